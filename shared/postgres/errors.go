@@ -1,0 +1,57 @@
+package postgres
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"net"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Code is the SQLSTATE of err, or "" when the server did not answer.
+func Code(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code
+	}
+	return ""
+}
+
+// Down reports whether err says that the database, and not this piece of work, is the trouble: it cannot be reached,
+// is shutting down, is out of resources, refuses our rights or lacks our schema. Nothing may be counted against a
+// message for it.
+//
+// Classes: 08 connection, 25 wrong transaction state (a standby is read-only), 28 authorization, 42 schema or rights,
+// 53 resources, 57 operator. A cancelled context is the caller's own doing and not Down.
+func Down(err error) bool {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return false
+	}
+	if code := Code(err); code != "" {
+		switch code {
+		case "57014": // one statement was cancelled or ran into its time limit
+			return false
+		case "25006": // read_only_sql_transaction
+			return true
+		}
+		switch code[:2] {
+		case "08", "28", "42", "53", "57":
+			return true
+		}
+		return false
+	}
+	var connect *pgconn.ConnectError
+	var network net.Error
+	return errors.As(err, &connect) || errors.As(err, &network) ||
+		errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, net.ErrClosed) || errors.Is(err, ErrCommitUnknown) || pgconn.Timeout(err)
+}
+
+// IsUnique reports whether err is a violation of the named unique constraint or index. Another constraint's violation
+// is another matter and never "a duplicate".
+func IsUnique(err error, constraint string) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "23505" && pg.ConstraintName == constraint
+}

@@ -1,0 +1,104 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/caarlos0/env/v11"
+)
+
+// Env is the environment of one program: what os.Environ held, with every NAME_FILE replaced by NAME and the file's
+// content.
+type Env map[string]string
+
+// ConfigError is a fault of the configuration; trying again does not help.
+type ConfigError struct{ Err error }
+
+func (e *ConfigError) Error() string { return "configuration: " + e.Err.Error() }
+func (e *ConfigError) Unwrap() error { return e.Err }
+
+// Parse fills cfg, a pointer to a struct with `env` tags. Fields that no variable names keep their value, so defaults
+// are set before the call. All problems are reported in one *ConfigError.
+func (e Env) Parse(cfg any) error {
+	if err := env.ParseWithOptions(cfg, env.Options{Environment: e}); err != nil {
+		var all env.AggregateError
+		if !errors.As(err, &all) {
+			return &ConfigError{err}
+		}
+		var lines []string
+		for _, one := range all.Errors {
+			lines = append(lines, describe(one))
+		}
+		return &ConfigError{errors.New(strings.Join(lines, "; "))}
+	}
+	if v, ok := cfg.(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return &ConfigError{err}
+		}
+	}
+	return nil
+}
+
+// describe says what is wrong without the variable's value, which may be a secret.
+func describe(err error) string {
+	var unset env.VarIsNotSetError
+	var empty env.EmptyVarError
+	var parse env.ParseError
+	switch {
+	case errors.As(err, &unset):
+		return unset.Key + " is not set"
+	case errors.As(err, &empty):
+		return empty.Key + " is empty"
+	case errors.As(err, &parse):
+		return fmt.Sprintf("%s cannot be read as %s", parse.Name, parse.Type)
+	default:
+		return err.Error()
+	}
+}
+
+// environment turns a list as of os.Environ into an Env and reads the files that NAME_FILE variables point at.
+func environment(list []string) (Env, error) {
+	env := Env{}
+	for _, pair := range list {
+		name, value, _ := strings.Cut(pair, "=")
+		env[name] = value
+	}
+	var bad []error
+	for _, pair := range list {
+		file, path, _ := strings.Cut(pair, "=")
+		name, ok := strings.CutSuffix(file, "_FILE")
+		if !ok || name == "" || path == "" {
+			continue
+		}
+		if _, both := env[name]; both {
+			bad = append(bad, fmt.Errorf("both %s and %s are set; keep one", name, file))
+			continue
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			bad = append(bad, fmt.Errorf("%s: %w", file, err))
+			continue
+		}
+		env[name] = strings.TrimRight(string(content), "\r\n")
+	}
+	return env, errors.Join(bad...)
+}
+
+// samples are values that stand in examples everywhere; whoever knows them can sign.
+var samples = []string{"changeme", "change-me", "secret", "password", "example", "sample", "test", "token"}
+
+// CheckSecret refuses a secret that is missing, short or taken from an example. The error never holds the value.
+func CheckSecret(name, value string) error {
+	lower := strings.ToLower(strings.TrimSpace(value))
+	for _, s := range samples {
+		if lower == s {
+			return fmt.Errorf("%s is a sample value; generate one, for example with: openssl rand -hex 32", name)
+		}
+	}
+	if len(lower) < 16 {
+		return fmt.Errorf("%s is empty or shorter than 16 characters; generate one, for example with: openssl rand -hex 32", name)
+	}
+	return nil
+}
