@@ -106,11 +106,5 @@ func isSample(encoded string, key []byte) bool {
 	return false
 }
 
-// UnmarshalText makes Secrets a field of a configuration struct.
-func (s *Secrets) UnmarshalText(text []byte) (err error) {
-	*s, err = ParseSecrets(string(text))
-	return err
-}
-
 // String keeps the secrets out of logs.
 func (s Secrets) String() string { return fmt.Sprintf("%d webhook secrets", len(s.keys)) }
