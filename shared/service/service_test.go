@@ -1,0 +1,179 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"))
+}
+
+type config struct {
+	Base
+	DatabaseURL string  `env:"DATABASE_URL,required,notEmpty"`
+	Secret      string  `env:"WEBHOOK_SECRETS,required"`
+	Rate        float64 `env:"SMS_RATE" envDefault:"5"`
+}
+
+func TestEveryConfigurationProblemIsReportedAtOnceWithoutValues(t *testing.T) {
+	t.Parallel()
+	err := Env{"DATABASE_URL": "", "SMS_RATE": "s3cr3t"}.Parse(&config{})
+	require.ErrorAs(t, err, new(*ConfigError))
+	require.ErrorContains(t, err, "DATABASE_URL is empty")
+	require.ErrorContains(t, err, "WEBHOOK_SECRETS is not set")
+	require.ErrorContains(t, err, "Rate cannot be read as float64")
+	require.NotContains(t, err.Error(), "s3cr3t")
+}
+
+func TestDefaultsSetBeforeParseStay(t *testing.T) {
+	t.Parallel()
+	cfg := config{Base: Base{OpsAddr: "127.0.0.1:9082"}}
+	require.NoError(t, Env{"DATABASE_URL": "x", "WEBHOOK_SECRETS": "y"}.Parse(&cfg))
+	require.Equal(t, "127.0.0.1:9082", cfg.OpsAddr)
+	require.Equal(t, "info", cfg.LogLevel)
+	require.InDelta(t, 5, cfg.Rate, 0)
+}
+
+func TestASecretMayComeAsAFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(path, []byte("0123456789abcdef\n"), 0o600))
+	env, err := environment([]string{"OPS_TOKEN_FILE=" + path, "A=b=c"})
+	require.NoError(t, err)
+	require.Equal(t, "0123456789abcdef", env["OPS_TOKEN"])
+	require.Equal(t, "b=c", env["A"])
+
+	_, err = environment([]string{"OPS_TOKEN_FILE=" + path, "OPS_TOKEN=other"})
+	require.ErrorContains(t, err, "both OPS_TOKEN and OPS_TOKEN_FILE are set")
+	_, err = environment([]string{"OPS_TOKEN_FILE=" + path + ".gone"})
+	require.ErrorContains(t, err, "OPS_TOKEN_FILE")
+}
+
+func TestEmptyShortAndSampleSecretsAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, value := range []string{"", " ", "changeme", "Secret", "0123456789abcde"} {
+		err := CheckSecret("OPS_TOKEN", value)
+		require.ErrorContains(t, err, "OPS_TOKEN", value)
+		require.ErrorContains(t, err, "openssl rand", value)
+	}
+	require.NoError(t, CheckSecret("OPS_TOKEN", "0123456789abcdef"))
+	_, err := start(t.Context(), "x", Base{OpsAddr: "127.0.0.1:0", OpsToken: "changeme", LogLevel: "info"}, io.Discard)
+	require.ErrorAs(t, err, new(*ConfigError))
+}
+
+func TestMainAnswersWithTheExitCodeThatSaysWhatWentWrong(t *testing.T) {
+	t.Parallel()
+	commands := []Command{
+		{Name: "ok", Flags: []string{"--json"}, Run: func(_ context.Context, env Env) error {
+			if env["--json"] != "true" {
+				return errors.New("the switch did not arrive")
+			}
+			return nil
+		}},
+		{Name: "fails", Run: func(context.Context, Env) error { return errors.New("no luck") }},
+		{Name: "misconfigured", Run: func(_ context.Context, env Env) error { return env.Parse(&config{}) }},
+	}
+	for _, c := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"ok --json", 0, ""},
+		{"ok", 1, "did not arrive"},
+		{"ok --yaml", 2, "usage: points"},
+		{"fails", 1, "points fails: no luck"},
+		{"misconfigured", 2, "DATABASE_URL is not set"},
+		{"unknown", 2, "usage: points"},
+		{"", 2, "usage: points"},
+	} {
+		var out bytes.Buffer
+		require.Equal(t, c.code, run("points", commands, strings.Fields(c.args), nil, &out), c.args)
+		require.Contains(t, out.String(), c.says, c.args)
+	}
+}
+
+// TestARequestThatRunsAtTheSignalIsFinished also shows the order of a stop: not ready while the request still runs.
+func TestARequestThatRunsAtTheSignalIsFinished(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancel(t.Context())
+	addr, opsAddr := freeAddr(t), freeAddr(t)
+	p, err := start(ctx, "x", Base{OpsAddr: opsAddr, LogLevel: "info"}, io.Discard)
+	require.NoError(t, err)
+	entered, proceed := make(chan struct{}), make(chan struct{})
+	require.NoError(t, p.Serve("api", addr, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		close(entered)
+		<-proceed
+		w.WriteHeader(http.StatusNoContent)
+	})))
+	loopEnded := make(chan struct{})
+	p.Go("loop", func(ctx context.Context) error { <-ctx.Done(); close(loopEnded); return ctx.Err() })
+	closed := false
+	p.Close(func() { closed = true })
+	require.NoError(t, healthcheck(t.Context(), Env{"OPS_ADDR": opsAddr}))
+
+	answer := make(chan int, 1)
+	go func() {
+		resp, err := http.Get("http://" + addr)
+		if err != nil {
+			answer <- 0
+			return
+		}
+		_ = resp.Body.Close()
+		answer <- resp.StatusCode
+	}()
+	<-entered
+	waited := make(chan error, 1)
+	stop()
+	go func() { waited <- p.Wait() }()
+	<-loopEnded
+	require.ErrorContains(t, healthcheck(t.Context(), Env{"OPS_ADDR": opsAddr}), "shutting down")
+	close(proceed)
+	require.Equal(t, http.StatusNoContent, <-answer)
+	require.NoError(t, <-waited)
+	require.True(t, closed)
+	require.Error(t, healthcheck(t.Context(), Env{"OPS_ADDR": opsAddr}), "the ops listener must be gone")
+	http.DefaultClient.CloseIdleConnections()
+}
+
+func TestALoopThatFailsOrEndsByItselfEndsTheProcess(t *testing.T) {
+	t.Parallel()
+	for _, want := range []error{errors.New("broker is gone"), nil} {
+		p, err := start(t.Context(), "x", Base{OpsAddr: "127.0.0.1:0", LogLevel: "info"}, io.Discard)
+		require.NoError(t, err)
+		p.Go("relay", func(context.Context) error { return want })
+		err = p.Wait()
+		require.ErrorContains(t, err, "relay")
+		if want != nil {
+			require.ErrorIs(t, err, want)
+		}
+	}
+}
+
+func TestATakenAddressIsNamed(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = l.Close() }()
+	_, err = start(t.Context(), "x", Base{OpsAddr: l.Addr().String(), LogLevel: "info"}, io.Discard)
+	require.ErrorContains(t, err, l.Addr().String())
+}
+
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	return l.Addr().String()
+}
