@@ -2,6 +2,6 @@ module example.com/paycast/docs/check
 
 go 1.26.0
 
-require example.com/paycast/shared v0.0.0
+require github.com/stretchr/testify v1.12.1
 
-replace example.com/paycast/shared => ../../shared
+require go.yaml.in/yaml/v3 v3.0.5 // indirect
