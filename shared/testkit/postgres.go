@@ -33,7 +33,7 @@ func Postgres(t testing.TB, sets ...postgres.Set) (url string) {
 		t.Fatal(err)
 	}
 	name := "test_" + strconv.FormatInt(databases.Add(1), 10)
-	if err := admin(server, "CREATE DATABASE "+name+" TEMPLATE "+template); err != nil {
+	if err := admin(server, "CREATE DATABASE "+name+" TEMPLATE "+template+" STRATEGY FILE_COPY"); err != nil {
 		t.Fatalf("creating a database: %v", err)
 	}
 	t.Cleanup(func() {
@@ -49,14 +49,14 @@ var databases atomic.Int64
 // sharedServer is the one server of this test binary, started by the first test that needs it. fsync is off: a commit
 // survives the server's death, which tests provoke, but not the machine's.
 var sharedServer = sync.OnceValues(func() (*embedded.Postgres, error) {
-	dir, err := os.MkdirTemp("", "paycast-postgres-")
+	dir, err := tempDir()
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(dir, 0o755); err != nil { // the server may run as another account
-		return nil, err
-	}
-	server, err := embedded.StartPostgres(context.Background(), embedded.PostgresConfig{Dir: dir})
+	server, err := embedded.StartPostgres(context.Background(), embedded.PostgresConfig{
+		Dir:      dir,
+		Settings: map[string]string{"max_wal_size": "128MB"}, // memory is dearer than a checkpoint without fsync
+	})
 	if err != nil {
 		_ = os.RemoveAll(dir)
 		return nil, err
