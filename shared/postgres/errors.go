@@ -43,10 +43,16 @@ func Down(err error) bool {
 		return false
 	}
 	var connect *pgconn.ConnectError
+	if errors.As(err, &connect) || errors.Is(err, ErrCommitUnknown) {
+		return true
+	}
+	// The deadline of one call is also a net.Error. It may be the call that is too slow, so it blames nobody.
+	if errors.Is(err, context.DeadlineExceeded) {
+		return false
+	}
 	var network net.Error
-	return errors.As(err, &connect) || errors.As(err, &network) ||
-		errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		errors.Is(err, net.ErrClosed) || errors.Is(err, ErrCommitUnknown) || pgconn.Timeout(err)
+	return errors.As(err, &network) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // IsUnique reports whether err is a violation of the named unique constraint or index. Another constraint's violation
