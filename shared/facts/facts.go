@@ -14,7 +14,7 @@ const (
 )
 
 // SourcePage is the source's answer: orders by ascending order number, greater than `after`. With `order_no` in the
-// query it holds that order alone.
+// query it holds that order alone, or nothing.
 type SourcePage struct {
 	Orders []Order `json:"orders"`
 	Next   string  `json:"next,omitempty"` // the next `after`; empty on the last page
@@ -46,11 +46,24 @@ type Sent struct {
 }
 
 // GroupPage is a consumer group's answer: consume-log rows by ascending event id, greater than `after`. With
-// `event_id` in the query (repeatable) it holds those rows alone.
+// `event_id` in the query (repeatable) it holds those rows alone, and no faults. A row is read before the effect that
+// stands outside its database, so that an effect may look newer than its row but never older.
 type GroupPage struct {
 	Group string `json:"group"`
 	Facts []Fact `json:"facts"`
 	Next  string `json:"next,omitempty"`
+	// Faults stand on the last page: what the service finds wrong in its own database, with one statement and so in one
+	// snapshot. Here belongs what no event leads to: an effect without a consume-log row, a balance that is not the sum
+	// of its entries.
+	Faults []Fault `json:"faults,omitempty"`
+}
+
+// Fault is damage that a service finds in its own data.
+type Fault struct {
+	Ref     string `json:"ref"` // what is damaged, such as an entry's or an account's id
+	OrderNo string `json:"order_no,omitempty"`
+	EventID string `json:"event_id,omitempty"`
+	Detail  string `json:"detail"` // for people; no personal data
 }
 
 // Fact is what a group knows of one event.
@@ -73,7 +86,7 @@ type Fact struct {
 type Effect struct {
 	Kind    string `json:"kind"`              // for example CREDIT, PAID, DOCUMENT
 	Ref     string `json:"ref"`               // the effect's own id
-	Amount  int64  `json:"amount,omitempty"`  // in the effect's own unit
+	Amount  int64  `json:"amount,omitempty"`  // in the effect's own unit; positive also for what takes back
 	Version int64  `json:"version,omitempty"` // of the aggregate, where the effect is a copy of it
 	State   string `json:"state,omitempty"`
 	Copies  int    `json:"copies,omitempty"` // how many times the effect is there; a right one has 1

@@ -40,7 +40,7 @@ func NewServer(token string, reg *prometheus.Registry) *Server {
 	})
 	s.mux.HandleFunc("GET /readyz", s.ready)
 	s.mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
-	s.mux.Handle("/ops/", s.guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	s.mux.Handle("/ops/", Guard(s.token, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		Problem(w, http.StatusNotFound, "not-found", "no such operation")
 	})))
 	return s
@@ -51,7 +51,7 @@ func (s *Server) Handle(pattern string, h http.Handler) {
 	if _, path, ok := strings.Cut(pattern, " "); !ok || !strings.HasPrefix(path, "/ops/") {
 		panic("ops: pattern " + pattern + " is not of the form METHOD /ops/...")
 	}
-	s.mux.Handle(pattern, s.guard(h))
+	s.mux.Handle(pattern, Guard(s.token, h))
 }
 
 // Ready adds a condition to /readyz. The check's error is shown there, so it must not hold secrets.
@@ -63,13 +63,15 @@ func (s *Server) Ready(name string, check func(context.Context) error) {
 
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-func (s *Server) guard(h http.Handler) http.Handler {
-	want := sha256.Sum256([]byte(s.token))
+// Guard answers with h only where the request carries "Authorization: Bearer " and token; 401 without, and 403 to
+// everybody while token is empty. Bodies are limited to 1 MiB.
+func Guard(token string, h http.Handler) http.Handler {
+	want := sha256.Sum256([]byte(token))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		got := sha256.Sum256([]byte(given))
 		switch {
-		case s.token == "":
+		case token == "":
 			Problem(w, http.StatusForbidden, "closed", "operations are closed: this process was started without OPS_TOKEN")
 		case !ok || subtle.ConstantTimeCompare(want[:], got[:]) != 1:
 			w.Header().Set("WWW-Authenticate", "Bearer")
