@@ -3,6 +3,8 @@ package event
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -36,6 +38,9 @@ var known = map[string]int{
 	OrderCanceled:    CurrentVersion,
 	OrderClosed:      CurrentVersion,
 }
+
+// Types are the names of all events, sorted.
+func Types() []string { return slices.Sorted(maps.Keys(known)) }
 
 // The states of an order. See docs/architecture.md for the legal steps.
 const (

@@ -1,0 +1,163 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"example.com/paycast/shared/lease"
+)
+
+// row is one claimed event, as much of it as a send needs.
+type row struct {
+	eventID, eventType, destination, key string
+	version                              int64
+	payload                              []byte
+	headers                              string
+	alone                                bool
+	age                                  time.Duration // since its commit, by the database's clock, when it was claimed
+}
+
+// selectCandidates locks rows that are due. It is the head of the claim and of the hold below. Rows that another relay
+// is working on are skipped, not waited for.
+const selectCandidates = `
+cand as materialized (
+  select event_id, message_key, aggregate_version
+  from t_outbox_event
+  where status in ('PENDING', 'RETRY') and held_by is null
+    and destination = @destination and alone = @alone and next_retry_at <= now()
+  order by next_retry_at, created_at
+  limit @batch
+  for update skip locked
+)`
+
+// claimRows takes candidates that no earlier unsent row of their key stands in front of, unless that row is taken as
+// well. SKIP LOCKED alone would let one relay send an event while another still has the one before it: so the queue of
+// each key is read from its start, and a row is kept while everything up to it is ours ("clear").
+//
+//   - The queue is read in the statement's snapshot. A row that is missing there was committed later, and then so were
+//     all later rows of its key, because an aggregate's versions are committed in order.
+//   - "= any(array(...))": with "in (select ... limit n)" the planner may run the sub-select again and claim more than n.
+//   - "offset 0" keeps the planner from turning one index probe per key into a scan of the table.
+const claimRows = `
+with` + selectCandidates + `,
+queue as (
+  select u.event_id, c.event_id is not null as mine,
+         bool_and(c.event_id is not null) over (partition by u.message_key order by u.aggregate_version) as clear
+  from (select message_key, max(aggregate_version) as last from cand group by message_key) k
+  cross join lateral (
+    select e.event_id, e.message_key, e.aggregate_version
+    from t_outbox_event e
+    where e.destination = @destination and e.message_key = k.message_key and e.aggregate_version <= k.last
+      and e.status <> 'SENT' and not e.skipped
+    offset 0
+  ) u
+  left join cand c on c.event_id = u.event_id
+),
+claimed as (
+  update t_outbox_event
+  set status = 'SENDING', owner_token = @token, lease_until = now() + @lease, updated_at = now()
+  where event_id = any(array(select event_id from queue where mine and clear))
+  returning event_id, event_type, message_key, aggregate_version, payload, headers, now() - created_at as age
+)
+select n.candidates, coalesce(event_id, ''), coalesce(event_type, ''), coalesce(message_key, ''),
+       coalesce(aggregate_version, 0), payload, coalesce(headers, ''), coalesce(age, interval '0')
+from (select count(*) as candidates from cand) n left join claimed on true`
+
+// claim takes up to n rows of one destination, in order per key. waiting is the number of due rows that were left
+// because an earlier row of their key is in other hands.
+func (r *Relay) claim(ctx context.Context, hold lease.Hold, destination string, alone bool, n int) (rows []row, waiting int, err error) {
+	start := time.Now()
+	found, err := r.db.Query(ctx, claimRows, pgx.StrictNamedArgs{
+		"destination": destination, "alone": alone, "batch": n, "token": hold.Token, "lease": r.c.Lease,
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("claiming outbox rows: %w", err)
+	}
+	candidates := 0
+	one := row{destination: destination, alone: alone}
+	_, err = pgx.ForEachRow(found, []any{&candidates, &one.eventID, &one.eventType, &one.key, &one.version, &one.payload, &one.headers, &one.age}, func() error {
+		if one.eventID != "" {
+			rows = append(rows, one)
+			one.payload = nil // the next row must not be scanned over these bytes
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("claiming outbox rows: %w", err)
+	}
+	r.m.claim.Observe(time.Since(start).Seconds())
+	r.m.claimed.Observe(float64(len(rows)))
+	return rows, candidates - len(rows), nil
+}
+
+// chains splits a claim into one chain per key, each in version order. UPDATE ... RETURNING has no order of its own.
+func chains(rows []row) [][]row {
+	slices.SortFunc(rows, func(a, b row) int {
+		if c := strings.Compare(a.key, b.key); c != 0 {
+			return c
+		}
+		return int(a.version - b.version)
+	})
+	var out [][]row
+	for start, i := 0, 1; i <= len(rows); i++ {
+		if i == len(rows) || rows[i].key != rows[start].key {
+			out = append(out, rows[start:i])
+			start = i
+		}
+	}
+	// The oldest first: sorting by key has lost it.
+	slices.SortStableFunc(out, func(a, b []row) int { return int(b[0].age - a[0].age) })
+	return out
+}
+
+// holdRows takes candidates out of the claim's way whose queue cannot move soon: its first row is DEAD, waits for its
+// next try, or has been in other hands for longer than a send should take.
+//
+// The row in front is locked (FOR SHARE, the newest version is looked at) until the holds are committed. Its settle
+// waits for that, and then frees what is held in a statement of its own; so no row is ever held by one that has gone.
+// A row that is being settled right now is locked, and then skipped here: nothing waits for anything, nothing deadlocks.
+const holdRows = `
+with` + selectCandidates + `,
+behind as (
+  select c.event_id, f.event_id as front
+  from cand c
+  cross join lateral (
+    select e.event_id
+    from t_outbox_event e
+    where e.destination = @destination and e.message_key = c.message_key and e.aggregate_version < c.aggregate_version
+      and e.status <> 'SENT' and not e.skipped
+    order by e.aggregate_version
+    limit 1
+  ) f
+),
+stuck as materialized (
+  select event_id
+  from t_outbox_event
+  where event_id = any(array(select front from behind))
+    and not skipped
+    and (status = 'DEAD'
+      or status in ('PENDING', 'RETRY') and next_retry_at > now()
+      or status = 'SENDING' and updated_at < now() - interval '1 second')
+  for share skip locked
+)
+update t_outbox_event e
+set held_by = b.front, updated_at = now()
+from behind b
+where b.front in (select event_id from stuck) and e.event_id = b.event_id`
+
+// hold looks at the same n candidates as a claim would.
+func (r *Relay) hold(ctx context.Context, destination string, alone bool, n int) error {
+	tag, err := r.db.Exec(ctx, holdRows, pgx.StrictNamedArgs{"destination": destination, "alone": alone, "batch": n})
+	if err != nil {
+		return fmt.Errorf("holding outbox rows behind their key's first: %w", err)
+	}
+	if tag.RowsAffected() > 0 {
+		r.c.Log.Info("outbox rows wait behind an earlier one of their key", "destination", destination, "rows", tag.RowsAffected())
+	}
+	return nil
+}

@@ -1,0 +1,195 @@
+package outbox
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"example.com/paycast/shared/postgres"
+)
+
+// subscriber is the table as a Watermill Subscriber: the relay's own loop, ending with the subscription's context.
+type subscriber struct{ r *Relay }
+
+// Subscribe claims rows and delivers each as an enveloped message until ctx ends. Then it waits for the answers of what
+// is being sent, settles, gives back the rest, and closes the channel. There is one table, so the topic means nothing.
+func (s *subscriber) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
+	out := make(chan *message.Message)
+	go func() {
+		defer close(out)
+		s.r.feed(ctx, out)
+	}()
+	return out, nil
+}
+
+// Close has nothing to do: the context of Subscribe ends a subscription.
+func (s *subscriber) Close() error { return nil }
+
+// feed claims batches and hands their chains to workers.
+func (r *Relay) feed(ctx context.Context, out chan<- *message.Message) {
+	work := make(chan chain)
+	var workers sync.WaitGroup
+	for range r.c.Sends {
+		workers.Go(func() {
+			for c := range work {
+				c.send(ctx, out)
+			}
+		})
+	}
+	f := feeder{Relay: r, work: work, slots: make(chan struct{}, r.c.Batches)}
+	failures := 0
+	for ctx.Err() == nil {
+		found, err := f.round(ctx)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			log := r.c.Log.Error
+			if postgres.Down(err) {
+				log = r.c.Log.Warn
+			}
+			log("the outbox cannot be read; trying again", "error", err)
+			pause(ctx, jitter(r.c.RetryBase, gateCap, failures))
+			failures++
+		case err == nil:
+			failures = 0
+			r.alive.beat()
+			if !found {
+				f.idle(ctx)
+			}
+		}
+	}
+	f.drain()
+	close(work)
+	workers.Wait()
+}
+
+// feeder is the state of one feed. A slot is a batch in flight.
+type feeder struct {
+	*Relay
+	work  chan chain
+	slots chan struct{}
+
+	lastHold time.Time
+}
+
+// round claims once from each lane that is due. found says that it is worth looking again at once.
+func (f *feeder) round(ctx context.Context) (found bool, err error) {
+	one := f.gate.pass(ctx)
+	if ctx.Err() != nil {
+		return false, nil
+	}
+	lanes, expired, err := f.due(ctx)
+	if err != nil {
+		return false, err
+	}
+	if expired {
+		if err := f.takeOver(ctx); err != nil {
+			return false, err
+		}
+		found = true
+	}
+	for _, l := range lanes {
+		if l.paused {
+			mine, err := f.claimProbe(ctx, l.destination)
+			if err != nil {
+				return false, err
+			}
+			if !mine {
+				continue
+			}
+		}
+		n, err := f.take(ctx, l, one || l.alone || l.paused)
+		if err != nil {
+			return false, err
+		}
+		found = found || n > 0
+		if one {
+			break // the gate opens for one row, not for one per lane
+		}
+	}
+	return found, nil
+}
+
+// take claims a batch and sets it going. single claims one row and returns when it is settled, with nothing else in
+// flight from this relay: a row that is suspected of crashing relays, or a probe, must stand for itself.
+func (f *feeder) take(ctx context.Context, l lane, single bool) (int, error) {
+	if !f.acquire(ctx, 1) {
+		return 0, nil
+	}
+	n, taken := f.c.Batch, 1
+	if single {
+		n = 1
+	}
+	defer func() { f.release(taken) }()
+	hold := f.c.rule().Begin(f.c.Owner)
+	rows, waiting, err := f.claim(ctx, hold, l.destination, l.alone, n)
+	if err != nil {
+		return 0, err
+	}
+	// A window that is full of waiting rows hides others. Rows that wait for a send of a few milliseconds are left alone.
+	if waiting > len(rows) && time.Since(f.lastHold) > 100*time.Millisecond {
+		if err := f.Relay.hold(ctx, l.destination, l.alone, n); err != nil {
+			return 0, err
+		}
+		f.lastHold = time.Now()
+	}
+	if len(rows) == 0 {
+		return 0, nil
+	}
+	b := &batch{r: f.Relay, lane: l, hold: hold, results: make(chan outcome, len(rows))}
+	if single {
+		if f.acquire(ctx, f.c.Batches-1) {
+			taken = f.c.Batches
+		}
+		b.run(ctx, rows, f.work)
+		return len(rows), nil
+	}
+	taken = 0 // the batch gives its slot back itself
+	go func() {
+		defer f.release(1)
+		b.run(ctx, rows, f.work)
+	}()
+	return len(rows), nil
+}
+
+func (f *feeder) acquire(ctx context.Context, n int) bool {
+	for i := range n {
+		select {
+		case f.slots <- struct{}{}:
+		case <-ctx.Done():
+			f.release(i)
+			return false
+		}
+	}
+	return true
+}
+
+func (f *feeder) release(n int) {
+	for range n {
+		<-f.slots
+	}
+}
+
+// drain waits for the batches in flight.
+func (f *feeder) drain() { f.acquire(context.Background(), f.c.Batches) }
+
+// idle waits until there may be something to do: a commit told of itself, a settle freed rows, or the poll is due. The
+// first two may be lost; the poll is the guarantee.
+func (f *feeder) idle(ctx context.Context) {
+	t := time.NewTimer(f.c.Poll)
+	defer t.Stop()
+	select {
+	case <-f.wake:
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// nudge wakes the feed. Any number of nudges before it looks are one.
+func (r *Relay) nudge() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}

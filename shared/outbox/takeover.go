@@ -1,0 +1,71 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Error codes that the relay itself gives to rows.
+const (
+	codeLeaseExpired = "lease_expired" // the relay that had the row is gone, or was paused
+	codeCrashesRelay = "crashes_relay" // it died with this row more often than chance explains
+	codeTooLarge     = "message_too_large"
+)
+
+// takeOver ends claims whose lease has run out, by the database's clock. The rows become due again, and the ordinary
+// claim takes them, under the ordinary rule of order. A row whose claims ended this way @crashes times is claimed alone
+// from then on, and is DEAD when that claim ends the same way: it, and nothing else, was in the relay's hands.
+//
+// Expiry is tested on the locked row, so a row settled meanwhile is left as it is.
+const takeOver = `
+with expired as materialized (
+  select event_id
+  from t_outbox_event
+  where status = 'SENDING' and lease_until < now()
+  order by lease_until
+  limit @batch
+  for update skip locked
+)
+update t_outbox_event
+set status             = case when alone and takeover_count >= @crashes then 'DEAD' else 'RETRY' end,
+    last_error_code    = case when alone and takeover_count >= @crashes then @crashes_relay else @lease_expired end,
+    last_error_message = 'claimed by ' || owner_token || ', not settled by ' || lease_until,
+    alone              = takeover_count + 1 >= @crashes,
+    takeover_count     = takeover_count + 1,
+    next_retry_at      = now() + ` + backoff + `,
+    owner_token = null, lease_until = null, updated_at = now()
+where event_id = any(array(select event_id from expired))
+returning event_id, aggregate_id, destination, event_type, status, takeover_count`
+
+// backoff is exponential in how often the row has come back without an answer, with full jitter and a cap. The counts
+// are those before the row's update.
+const backoff = `random() * least(@cap::interval, @base::interval * power(2, least(retry_count + takeover_count, 30)))`
+
+func (r *Relay) takeOver(ctx context.Context) error {
+	found, err := r.db.Query(ctx, takeOver, pgx.StrictNamedArgs{
+		"batch": r.c.Batch, "crashes": r.c.Crashes, "base": r.c.RetryBase, "cap": r.c.RetryCap,
+		"crashes_relay": codeCrashesRelay, "lease_expired": codeLeaseExpired,
+	})
+	if err != nil {
+		return fmt.Errorf("taking over outbox rows: %w", err)
+	}
+	var id, order, destination, eventType, status string
+	var takeovers int
+	_, err = pgx.ForEachRow(found, []any{&id, &order, &destination, &eventType, &status, &takeovers}, func() error {
+		r.m.expired.Inc()
+		log := r.c.Log.Warn
+		if status == Dead {
+			r.m.attempt(destination, eventType, resultCrashed)
+			log = r.c.Log.Error
+		}
+		log("the lease of an outbox row ran out", "event_id", id, "order_no", order, "destination", destination,
+			"result", status, "takeovers", takeovers)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("taking over outbox rows: %w", err)
+	}
+	return nil
+}
