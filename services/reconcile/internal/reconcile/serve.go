@@ -1,0 +1,94 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"example.com/paycast/shared/ops"
+	"example.com/paycast/shared/postgres"
+	"example.com/paycast/shared/service"
+)
+
+type config struct {
+	service.Base
+	HTTPAddr    string            `env:"HTTP_ADDR" envDefault:":8080"`
+	DatabaseURL string            `env:"DATABASE_URL,required,notEmpty"`
+	Brokers     string            `env:"KAFKA_BROKERS,required,notEmpty"`
+	PaymentOps  string            `env:"PAYMENT_OPS_URL,required,notEmpty"`
+	FactsURLs   map[string]string `env:"FACTS_URLS,required,notEmpty" envKeyValSeparator:"="` // group=URL,...
+	LateAfter   time.Duration     `env:"LATE_AFTER" envDefault:"5m"`
+}
+
+// Validate reports everything that cannot work. The token is not optional: without it nobody can be asked.
+func (c *config) Validate() error {
+	bad := []error{service.CheckSecret("OPS_TOKEN", c.OpsToken)}
+	if c.LateAfter <= 0 {
+		bad = append(bad, errors.New("LATE_AFTER must be more than 0"))
+	}
+	addresses := map[string]string{"PAYMENT_OPS_URL": c.PaymentOps}
+	for group, address := range c.FactsURLs {
+		addresses["FACTS_URLS, group "+group] = address
+	}
+	for name, address := range addresses {
+		if u, err := url.Parse(address); err != nil || u.Scheme == "" || u.Host == "" {
+			bad = append(bad, fmt.Errorf("%s: not an address such as http://127.0.0.1:9082", name))
+		}
+	}
+	return errors.Join(bad...)
+}
+
+func (c *config) reconciler(store Store) Reconciler {
+	parts := Parts{
+		Source:  ops.Client{BaseURL: c.PaymentOps, Token: c.OpsToken},
+		Groups:  map[string]ops.Client{},
+		Brokers: c.Brokers,
+	}
+	for group, address := range c.FactsURLs {
+		parts.Groups[group] = ops.Client{BaseURL: address, Token: c.OpsToken}
+	}
+	return Reconciler{Parts: parts, Store: store, Late: c.LateAfter}
+}
+
+// Serve answers the API until ctx ends.
+func Serve(ctx context.Context, env service.Env) error {
+	cfg := config{Base: service.Base{OpsAddr: ":9080"}}
+	if err := env.Parse(&cfg); err != nil {
+		return err
+	}
+	p, err := service.Start(ctx, "reconcile", cfg.Base)
+	if err != nil {
+		return err
+	}
+	db, err := postgres.Open(ctx, cfg.DatabaseURL, "reconcile", postgres.WithTracer(p.Tracer))
+	if err != nil {
+		return err
+	}
+	p.Close(func() { postgres.Close(db) })
+	p.Ready("database", postgres.Ping(db))
+	store := Store{db}
+	if err := store.Clean(ctx); err != nil {
+		return fmt.Errorf("looking for runs of dead processes: %w", err)
+	}
+	m := newMetrics(p.Metrics)
+	begun := make(chan *Begun, 1)
+	r := cfg.reconciler(store)
+	p.Go("runs", func(ctx context.Context) error { return r.Work(ctx, p.Log, m, begun) })
+	if err := p.Serve("api", cfg.HTTPAddr, API(cfg.OpsToken, store, p.Log, begun)); err != nil {
+		return err
+	}
+	return p.Wait()
+}
+
+// Migrate brings the database up to date.
+func Migrate(ctx context.Context, env service.Env) error {
+	var cfg struct {
+		DatabaseURL string `env:"DATABASE_URL,required,notEmpty"`
+	}
+	if err := env.Parse(&cfg); err != nil {
+		return err
+	}
+	return postgres.Migrate(ctx, cfg.DatabaseURL, Migrations())
+}
