@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -39,6 +40,7 @@ type Process struct {
 	Tracer  trace.TracerProvider
 	Ops     *ops.Server
 
+	started   atomic.Bool     // Wait was called: all that has to run is running
 	ctx       context.Context // ends at the signal or when a part fails
 	cancel    context.CancelCauseFunc
 	traced    bool
@@ -78,8 +80,11 @@ func start(ctx context.Context, name string, b Base, logs io.Writer) (*Process, 
 		return nil, err
 	}
 	p.Ready("running", func(context.Context) error {
-		if p.ctx.Err() != nil {
+		switch {
+		case p.ctx.Err() != nil:
 			return errors.New("shutting down")
+		case !p.started.Load():
+			return errors.New("starting up")
 		}
 		return nil
 	})
@@ -140,10 +145,11 @@ func (p *Process) Go(name string, run func(ctx context.Context) error) {
 	})
 }
 
-// Wait blocks until the process is told to stop or a part fails, then ends it in order: not ready; no new requests,
-// running ones finished and loops stopped; then the ops listener; then whatever Close was given. It returns nil after
-// a stop by signal in which everything ended in time.
+// Wait makes the process ready and blocks until it is told to stop or a part fails, then ends it in order: not ready; no
+// new requests, running ones finished and loops stopped; then the ops listener; then whatever Close was given. It
+// returns nil after a stop by signal in which everything ended in time.
 func (p *Process) Wait() error {
+	p.started.Store(true)
 	<-p.ctx.Done()
 	err := context.Cause(p.ctx)
 	if errors.Is(err, context.Canceled) {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -121,7 +122,11 @@ func TestARequestThatRunsAtTheSignalIsFinished(t *testing.T) {
 	p.Go("loop", func(ctx context.Context) error { <-ctx.Done(); close(loopEnded); return ctx.Err() })
 	closed := false
 	p.Close(func() { closed = true })
-	require.NoError(t, healthcheck(t.Context(), Env{"OPS_ADDR": opsAddr}))
+	health := func() error { return healthcheck(t.Context(), Env{"OPS_ADDR": opsAddr}) }
+	require.ErrorContains(t, health(), "starting up", "more may follow until Wait")
+	waited := make(chan error, 1)
+	go func() { waited <- p.Wait() }()
+	require.Eventually(t, func() bool { return health() == nil }, 5*time.Second, time.Millisecond)
 
 	answer := make(chan int, 1)
 	go func() {
@@ -134,16 +139,14 @@ func TestARequestThatRunsAtTheSignalIsFinished(t *testing.T) {
 		answer <- resp.StatusCode
 	}()
 	<-entered
-	waited := make(chan error, 1)
 	stop()
-	go func() { waited <- p.Wait() }()
 	<-loopEnded
-	require.ErrorContains(t, healthcheck(t.Context(), Env{"OPS_ADDR": opsAddr}), "shutting down")
+	require.ErrorContains(t, health(), "shutting down")
 	close(proceed)
 	require.Equal(t, http.StatusNoContent, <-answer)
 	require.NoError(t, <-waited)
 	require.True(t, closed)
-	require.Error(t, healthcheck(t.Context(), Env{"OPS_ADDR": opsAddr}), "the ops listener must be gone")
+	require.Error(t, health(), "the ops listener must be gone")
 	http.DefaultClient.CloseIdleConnections()
 }
 
