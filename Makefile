@@ -1,0 +1,59 @@
+# Everything goes through Go and this file. Modules and services are found, never listed: a copied service takes part.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+MODULES := $(patsubst %/go.mod,%,$(wildcard shared/go.mod services/*/go.mod deploy/*/go.mod docs/*/go.mod))
+PROGRAMS := $(patsubst %/go.mod,./%/...,$(wildcard services/*/go.mod deploy/*/go.mod))
+LINTER := bin/golangci-lint
+
+# PARTS=real runs Apache Kafka and Elasticsearch themselves, which needs Java 17 and Maven; ARGS go to paycast-local.
+PARTS ?= embedded
+LOCAL_FLAGS := --kafka $(PARTS) --search $(PARTS) $(ARGS)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo local build test verify lint tidy-check alone flow clean go cc
+
+help: ## show this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: build ## the whole story on this machine, checked; ends with "agree" (PARTS=real: on the real Kafka and Elasticsearch)
+	@bin/paycast-local demo $(LOCAL_FLAGS)
+
+local: build ## the whole system, until Ctrl-C; prints addresses and lines to try (PARTS=real as above)
+	@exec bin/paycast-local up $(LOCAL_FLAGS)
+
+build: go ## all programs, into bin/
+	@go build -o bin/ $(PROGRAMS)
+
+test: go cc ## all tests of all modules, with the race detector
+	go test -race -timeout 15m $(MODULES:%=./%/...)
+
+verify: go cc ## the long runs
+	go test -race -tags verify -count=1 -timeout 2h $(MODULES:%=./%/...)
+
+lint: go $(LINTER) ## go vet, golangci-lint and gofmt
+	@for m in $(MODULES); do echo "lint $$m"; (cd $$m && go vet ./... && $(CURDIR)/$(LINTER) run ./...); done
+
+$(LINTER): tools/go.mod tools/go.sum
+	GOWORK=off go -C tools build -o $(CURDIR)/$(LINTER) github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+tidy-check: go ## go.mod and go.sum of every module are what go mod tidy makes of them
+	@for m in $(MODULES) tools; do echo "tidy $$m"; GOWORK=off go -C $$m mod tidy -diff; done
+
+alone: go cc ## every service builds and tests without the workspace
+	@for m in $(wildcard services/*/); do GOWORK=off go -C $$m build ./... && GOWORK=off go -C $$m test -race ./...; done
+
+flow: ## the way of one payment through the code, in nine stops
+	@find services shared -name '*.go' | xargs awk ' \
+	  match($$0, "// FLOW [1-9]/9") { stop = substr($$0, RSTART + 8, 3) } \
+	  stop && /^func / { at = FILENAME ":" FNR; sub(/^func (\([^)]*\) )?/, ""); sub(/[(\[].*/, ""); \
+	    printf "%s  %-24s %s\n", stop, $$0, at; stop = "" }' | sort
+
+clean: ## remove what was built and the local stack's data
+	rm -rf bin .run
+
+go:
+	@command -v go > /dev/null || { echo "Go is missing: install the version in go.work from https://go.dev/dl"; exit 1; }
+
+cc:
+	@command -v "$${CC:-cc}" > /dev/null || command -v gcc > /dev/null || \
+	  { echo "The race detector needs a C compiler: install gcc or clang (on Debian: apt-get install gcc)"; exit 1; }
