@@ -1,0 +1,180 @@
+package payment
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"gorm.io/gorm"
+
+	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/facts"
+	"example.com/paycast/shared/ops"
+)
+
+// mountOps opens what operators and other services may ask of this service, behind the ops token.
+func (s *server) mountOps(o *ops.Server) {
+	o.Handle("GET /ops/facts", s.answer(s.facts))
+	o.Handle("GET /ops/incidents", s.answer(s.incidents))
+	o.Handle("GET /ops/orders/{no}/contact", s.answer(s.contact))
+}
+
+// answer turns a function of a request into a handler.
+func (s *server) answer(fn func(r *http.Request) (any, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := fn(r)
+		var told *problem
+		switch {
+		case err == nil:
+			ops.WriteJSON(w, http.StatusOK, body)
+		case errors.As(err, &told):
+			ops.Problem(w, told.status, told.kind, told.detail)
+		default:
+			s.log.ErrorContext(r.Context(), "operation failed", "path", r.Pattern, "error", err)
+			ops.Problem(w, http.StatusServiceUnavailable, "unavailable", "the database did not answer; see the log")
+		}
+	})
+}
+
+func limitOf(r *http.Request) (int, error) {
+	text := r.URL.Query().Get("limit")
+	if text == "" {
+		return facts.DefaultLimit, nil
+	}
+	limit, err := strconv.Atoi(text)
+	if err != nil || limit < 1 || limit > facts.MaxLimit {
+		return 0, &problem{http.StatusBadRequest, "invalid", "limit must be 1 to " + strconv.Itoa(facts.MaxLimit)}
+	}
+	return limit, nil
+}
+
+// outboxRow is what a fact tells of an outbox row. The payload is read to recompute the hash: what is compared with the
+// consumers is what the row holds now, not what somebody once wrote down about it.
+type outboxRow struct {
+	EventID, EventType           string
+	EventVersion                 int
+	AggregateID                  string
+	AggregateVersion             int64
+	Payload, Status, Destination string
+	BrokerPartition              *int32
+	BrokerOffset                 *int64
+	CreatedAt                    time.Time
+}
+
+// facts is the source's side of the reconciliation.
+func (s *server) facts(r *http.Request) (any, error) {
+	query := r.URL.Query()
+	limit, err := limitOf(r)
+	if err != nil {
+		return nil, err
+	}
+	page := facts.SourcePage{Orders: []facts.Order{}}
+	// One moment for orders and events: read apart, an order could be older than its own events.
+	err = snapshot(r.Context(), s.db, func(tx *gorm.DB) error {
+		var orders []order
+		find := tx.Order("order_no").Limit(limit)
+		if no := query.Get("order_no"); no != "" {
+			find = find.Where("order_no = ?", no)
+		} else {
+			find = find.Where("order_no > ?", query.Get("after"))
+		}
+		if err := find.Find(&orders).Error; err != nil || len(orders) == 0 {
+			return err
+		}
+		at := make(map[string]int, len(orders))
+		numbers := make([]string, len(orders))
+		for i, o := range orders {
+			at[o.OrderNo], numbers[i] = i, o.OrderNo
+			page.Orders = append(page.Orders, facts.Order{
+				OrderNo: o.OrderNo, UserID: o.UserID, Amount: o.Amount, Currency: o.Currency,
+				Status: o.Status, Version: o.Version, PaidAt: utc(o.PaidAt), Events: []facts.Sent{},
+			})
+		}
+		if len(orders) == limit && query.Get("order_no") == "" {
+			page.Next = numbers[limit-1]
+		}
+		var rows []outboxRow
+		err := tx.Table("t_outbox_event").Order("aggregate_id, aggregate_version").
+			Find(&rows, "aggregate_type = ? and aggregate_id in ?", event.AggregateOrder, numbers).Error
+		for _, row := range rows {
+			o := &page.Orders[at[row.AggregateID]]
+			o.Events = append(o.Events, row.sent())
+		}
+		return err
+	})
+	return page, err
+}
+
+func (r outboxRow) sent() facts.Sent {
+	hash := event.Event{
+		Type: r.EventType, Version: r.EventVersion, AggregateID: r.AggregateID, AggregateVersion: r.AggregateVersion,
+		Payload: []byte(r.Payload),
+	}.Hash()
+	return facts.Sent{
+		EventID: r.EventID, EventType: r.EventType, Version: r.AggregateVersion, Hash: hash, Status: r.Status,
+		Topic: r.Destination, Partition: r.BrokerPartition, Offset: r.BrokerOffset, CreatedAt: r.CreatedAt.UTC(),
+	}
+}
+
+// incidents lists what waits for a person, oldest first; ?state=RESOLVED shows what no longer does.
+func (s *server) incidents(r *http.Request) (any, error) {
+	query := r.URL.Query()
+	limit, err := limitOf(r)
+	if err != nil {
+		return nil, err
+	}
+	state := query.Get("state")
+	if state != "" && state != "OPEN" && state != "RESOLVED" {
+		return nil, &problem{http.StatusBadRequest, "invalid", "state must be OPEN or RESOLVED"}
+	}
+	after, err := strconv.ParseInt("0"+query.Get("after"), 10, 64)
+	if err != nil {
+		return nil, &problem{http.StatusBadRequest, "invalid", "after must be the id of an incident"}
+	}
+	type listed struct {
+		incident
+		OrderNo string `json:"order_no"`
+	}
+	page := struct {
+		Incidents []listed `json:"incidents"`
+		Next      int64    `json:"next,omitempty"`
+	}{Incidents: []listed{}}
+	find := s.db.WithContext(r.Context()).Where("id > ?", after).Order("id").Limit(limit)
+	if state != "" {
+		find = find.Where("state = ?", state)
+	}
+	var found []incident
+	if err := find.Find(&found).Error; err != nil {
+		return nil, err
+	}
+	for _, i := range found {
+		i.CreatedAt = i.CreatedAt.UTC()
+		page.Incidents = append(page.Incidents, listed{i, i.OrderNo})
+	}
+	if len(found) == limit {
+		page.Next = found[limit-1].ID
+	}
+	return page, nil
+}
+
+// contact is the only way by which a phone number leaves this service.
+func (s *server) contact(r *http.Request) (any, error) {
+	no, err := orderNo(r.PathValue("no"))
+	if err != nil {
+		return nil, err
+	}
+	var o order
+	err = s.db.WithContext(r.Context()).Select("phone").Take(&o, "order_no = ?", no).Error
+	if errors.Is(err, gorm.ErrRecordNotFound) {
+		return nil, errNoOrder
+	}
+	return map[string]string{"phone": o.Phone}, err
+}
+
+// snapshot lets fn read several tables as they were at one moment.
+func snapshot(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) error {
+	return db.WithContext(ctx).Transaction(fn, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+}
