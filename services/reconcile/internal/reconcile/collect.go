@@ -99,8 +99,8 @@ func pages[Page any](ctx context.Context, client ops.Client, query url.Values, t
 		if err != nil || next == "" {
 			return err
 		}
-		if next <= after {
-			return fmt.Errorf("page after %q is followed by %q: the pages do not end", after, next)
+		if next == after {
+			return fmt.Errorf("the page after %q is followed by itself", after)
 		}
 		after = next
 	}

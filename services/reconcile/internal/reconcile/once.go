@@ -21,7 +21,7 @@ import (
 func Once(ctx context.Context, env service.Env) error { return once(ctx, env, os.Stdout) }
 
 func once(ctx context.Context, env service.Env, out io.Writer) error {
-	var cfg config
+	cfg := defaults()
 	if err := env.Parse(&cfg); err != nil {
 		return err
 	}

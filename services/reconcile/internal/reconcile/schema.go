@@ -9,15 +9,17 @@ import (
 )
 
 //go:embed migrations/*.sql
-var migrationFiles embed.FS
+var files embed.FS
 
 // Migrations is the schema of reconcile's own database.
-func Migrations() postgres.Set {
-	files, err := fs.Sub(migrationFiles, "migrations")
+var Migrations = []postgres.Set{{Name: "reconcile", FS: migrations()}}
+
+func migrations() fs.FS {
+	sub, err := fs.Sub(files, "migrations")
 	if err != nil {
-		panic(err) // the folder is part of this build
+		panic(err) // the path is a constant
 	}
-	return postgres.Set{Name: "reconcile", FS: files}
+	return sub
 }
 
 type runRow struct {

@@ -14,12 +14,16 @@ import (
 
 type config struct {
 	service.Base
-	HTTPAddr    string            `env:"HTTP_ADDR" envDefault:":8080"`
+	HTTPAddr    string            `env:"HTTP_ADDR"`
 	DatabaseURL string            `env:"DATABASE_URL,required,notEmpty"`
 	Brokers     string            `env:"KAFKA_BROKERS,required,notEmpty"`
 	PaymentOps  string            `env:"PAYMENT_OPS_URL,required,notEmpty"`
 	FactsURLs   map[string]string `env:"FACTS_URLS,required,notEmpty" envKeyValSeparator:"="` // group=URL,...
-	LateAfter   time.Duration     `env:"LATE_AFTER" envDefault:"5m"`
+	LateAfter   time.Duration     `env:"LATE_AFTER"`                                          // how old an unfinished event may be before it is reported
+}
+
+func defaults() config {
+	return config{Base: service.Base{OpsAddr: ":9080"}, HTTPAddr: ":8080", LateAfter: 5 * time.Minute}
 }
 
 // Validate reports everything that cannot work. The token is not optional: without it nobody can be asked.
@@ -54,7 +58,7 @@ func (c *config) reconciler(store Store) Reconciler {
 
 // Serve answers the API until ctx ends.
 func Serve(ctx context.Context, env service.Env) error {
-	cfg := config{Base: service.Base{OpsAddr: ":9080"}}
+	cfg := defaults()
 	if err := env.Parse(&cfg); err != nil {
 		return err
 	}
@@ -90,5 +94,5 @@ func Migrate(ctx context.Context, env service.Env) error {
 	if err := env.Parse(&cfg); err != nil {
 		return err
 	}
-	return postgres.Migrate(ctx, cfg.DatabaseURL, Migrations())
+	return postgres.Migrate(ctx, cfg.DatabaseURL, Migrations...)
 }

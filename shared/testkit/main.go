@@ -1,0 +1,36 @@
+package testkit
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// Main runs the tests of a package and then fails it when goroutines are left: a loop that outlives its test would
+// outlive its service's shutdown as well. Use it as
+//
+//	func TestMain(m *testing.M) { testkit.Main(m) }
+func Main(m *testing.M) {
+	code := m.Run()
+	if server := server.Load(); server != nil {
+		if err := server.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
+	}
+	if code == 0 { // a test that failed may have left anything behind
+		http.DefaultClient.CloseIdleConnections()
+		// The thread that starts processes lives as long as we do, and so does the one clock of sarama's metrics.
+		if err := goleak.Find(
+			goleak.IgnoreTopFunction("example.com/paycast/shared/embedded.startLoop"),
+			goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"),
+		); err != nil {
+			fmt.Fprintln(os.Stderr, "goroutines are left after the tests:", err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
