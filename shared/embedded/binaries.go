@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	fetcher "github.com/fergusstrange/embedded-postgres"
 )
@@ -27,23 +28,33 @@ type binaries struct {
 	version string // as the server says it, such as "18.3"
 }
 
+// retryFetch is how long a failed fetch is not tried again while another PostgreSQL will do. Without a network each try
+// can take half a minute, and each test binary would make one.
+const retryFetch = 10 * time.Minute
+
 // findBinaries returns the fetched PostgreSQL, fetching it the first time, or else the newest one on the machine. Many
 // processes may ask at the same time: one fetches, the others wait for it.
-func findBinaries(ctx context.Context, cache string) (binaries, error) {
+func findBinaries(ctx context.Context, cache string, fetch func(ctx context.Context, dir string) error) (binaries, error) {
 	home := filepath.Join(cache, "postgres-"+string(postgresVersion))
-	fetchErr := once(cache, home, func(tmp string) error { return fetch(ctx, tmp) })
-	if fetchErr == nil {
-		if b, err := inspect(ctx, filepath.Join(home, "bin")); err == nil {
-			return b, nil
-		} else {
-			fetchErr = err // fetched, but it does not run here: another libc, say
+	fetched, err := inspect(ctx, filepath.Join(home, "bin"))
+	if err == nil {
+		return fetched, nil
+	}
+	failed := filepath.Join(cache, "fetch-failed")
+	installed, found := newestInstalled(ctx)
+	if info, err := os.Stat(failed); err == nil && found && time.Since(info.ModTime()) < retryFetch {
+		return installed, nil
+	}
+	if err = once(cache, home, func(tmp string) error { return fetch(ctx, tmp) }); err == nil {
+		if fetched, err = inspect(ctx, filepath.Join(home, "bin")); err == nil { // or it is for another libc
+			return fetched, nil
 		}
 	}
-	if b, ok := newestInstalled(ctx); ok {
-		return b, nil
+	if found {
+		return installed, os.WriteFile(failed, []byte(err.Error()), 0o644)
 	}
 	return binaries{}, fmt.Errorf("no PostgreSQL to run: install PostgreSQL %d or newer (on Debian: apt-get install postgresql), "+
-		"or let this machine reach its Maven repository so that PostgreSQL %s can be fetched: %w", oldestMajor, postgresVersion, fetchErr)
+		"or let this machine reach its Maven repository so that PostgreSQL %s can be fetched: %w", oldestMajor, postgresVersion, err)
 }
 
 // fetch downloads PostgreSQL and unpacks it into dir.
@@ -51,13 +62,12 @@ func findBinaries(ctx context.Context, cache string) (binaries, error) {
 // The library does both inside its Start, and then starts a server as our own user, which PostgreSQL refuses to root.
 // So it gets a data directory that is too empty to start on, and what counts is the file that we came for.
 func fetch(ctx context.Context, dir string) error {
-	work, err := os.MkdirTemp(filepath.Dir(dir), "fetch-")
-	if err != nil {
+	work := filepath.Join(filepath.Dir(dir), "fetch")
+	if err := os.RemoveAll(work); err != nil { // of a killed one
 		return err
 	}
-	defer func() { _ = os.RemoveAll(work) }()
-	data := filepath.Join(work, "data")
-	if err := os.Mkdir(data, 0o700); err != nil {
+	data, unpacked := filepath.Join(work, "data"), filepath.Join(work, "postgres")
+	if err := os.MkdirAll(data, 0o755); err != nil {
 		return err
 	}
 	major, _, _ := strings.Cut(string(postgresVersion), ".")
@@ -69,21 +79,27 @@ func fetch(ctx context.Context, dir string) error {
 		return err
 	}
 	done := make(chan error, 1)
-	go func() { // the library takes no context
-		done <- fetcher.NewDatabase(fetcher.DefaultConfig().
+	go func() { // the library takes no context, and it panics when its files vanish: it is left alone until it is done
+		defer func() { _ = os.RemoveAll(work) }()
+		startErr := fetcher.NewDatabase(fetcher.DefaultConfig().
 			Version(postgresVersion).Port(uint32(port)).Logger(io.Discard).
 			CachePath(filepath.Join(work, "archive")).RuntimePath(filepath.Join(work, "run")).
-			BinariesPath(dir).DataPath(data)).Start()
+			BinariesPath(unpacked).DataPath(data)).Start()
+		if _, err := os.Stat(filepath.Join(unpacked, "bin", "postgres")); err != nil {
+			done <- errors.Join(startErr, err)
+			return
+		}
+		done <- errors.Join(readableByAll(unpacked), os.Rename(unpacked, dir))
 	}()
 	select {
 	case err = <-done:
 	case <-ctx.Done():
-		return fmt.Errorf("fetching PostgreSQL %s: %w", postgresVersion, ctx.Err())
+		err = ctx.Err()
 	}
-	if _, statErr := os.Stat(filepath.Join(dir, "bin", "postgres")); statErr != nil {
-		return fmt.Errorf("fetching PostgreSQL %s: %w", postgresVersion, errors.Join(err, statErr))
+	if err != nil {
+		return fmt.Errorf("fetching PostgreSQL %s: %w", postgresVersion, err)
 	}
-	return readableByAll(dir)
+	return nil
 }
 
 // newestInstalled looks where distributions and installers put PostgreSQL, and on the PATH.

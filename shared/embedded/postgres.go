@@ -66,7 +66,7 @@ func prepare(ctx context.Context, cfg PostgresConfig) (*Postgres, error) {
 	if err != nil {
 		return nil, err
 	}
-	bin, err := findBinaries(ctx, cache)
+	bin, err := findBinaries(ctx, cache, fetch)
 	if err != nil {
 		return nil, err
 	}
@@ -109,6 +109,7 @@ func arguments(port int, cfg PostgresConfig) []string {
 		"-c", "shared_buffers=64MB",
 		"-c", "jit=off", // a misjudged short statement can spend its time on compiling itself
 		"-c", "timezone=UTC",
+		"-c", "dynamic_shared_memory_type=mmap", // files of the data directory: a killed server leaves nothing elsewhere
 	}
 	if !cfg.Durable {
 		// Commits still reach the kernel, so they survive kill -9; without fsync a torn page cannot be told from
@@ -129,7 +130,7 @@ func (b binaries) command(name string, who *syscall.Credential, data string) (*e
 	// A server that is sent SIGQUIT ends its children and gives its shared memory back; SIGKILL would leave both to chance.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: who}
 	quitWithParent(cmd.SysProcAttr)
-	path, err := enter(cmd, data)
+	path, err := handOver(cmd, data)
 	if err != nil {
 		return nil, err
 	}

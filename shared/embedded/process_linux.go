@@ -81,18 +81,18 @@ func parent(pid int) int {
 	return ppid
 }
 
-// enter makes cmd run in dir even when the account that it runs as may not pass through a directory above, which is
-// common for root: a home directory, or what mktemp makes. The child enters through our open descriptor, not by path.
-func enter(cmd *exec.Cmd, dir string) (path string, err error) {
+// handOver lets cmd work on dir even when the account that it runs as may not pass through a directory above, which is
+// common for root: a home directory, or what mktemp makes. The child gets our open descriptor in place of a path; it is
+// the first one after the standard three, and the child's own children have it too.
+func handOver(cmd *exec.Cmd, dir string) (path string, err error) {
+	cmd.Dir = "/" // ours may be out of its reach as well
 	if cmd.SysProcAttr.Credential == nil {
-		cmd.Dir = dir
 		return dir, nil
 	}
 	f, err := os.Open(dir)
 	if err != nil {
 		return "", err
 	}
-	cmd.Dir = fmt.Sprintf("/proc/self/fd/%d", f.Fd())
-	cmd.ExtraFiles = append(cmd.ExtraFiles, f) // keeps f open until the child has started
-	return "/proc/self/cwd", nil
+	cmd.ExtraFiles = []*os.File{f}
+	return "/proc/self/fd/3", nil
 }

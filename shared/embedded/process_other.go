@@ -17,7 +17,4 @@ func family(pid int) []int { return []int{pid} }
 
 func inside(string) []int { return nil }
 
-func enter(cmd *exec.Cmd, dir string) (path string, err error) {
-	cmd.Dir = dir
-	return dir, nil
-}
+func handOver(_ *exec.Cmd, dir string) (path string, err error) { return dir, nil }

@@ -2,7 +2,6 @@ package testkit
 
 import (
 	"net"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,28 +30,19 @@ type Broker struct {
 // Topics are not made by using them.
 func Kafka(t testing.TB, topics ...string) *Broker {
 	t.Helper()
-	dir, err := tempDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &Broker{t: t, cfg: embedded.KafkaConfig{Addr: FreeAddr(t), Dir: dir, Topics: map[string]int32{}}}
+	b := &Broker{t: t, cfg: embedded.KafkaConfig{Addr: FreeAddr(t), Dir: dir(t), Topics: map[string]int32{}}}
 	for _, topic := range topics {
 		name, count, given := strings.Cut(topic, ":")
 		partitions := event.Partitions
 		if given {
+			var err error
 			if partitions, err = strconv.Atoi(count); err != nil {
 				t.Fatalf("topic %q: %v", topic, err)
 			}
 		}
 		b.cfg.Topics[name] = int32(partitions)
 	}
-	t.Cleanup(func() {
-		b.Resume()
-		b.Kill()
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(b.Kill)
 	b.Restart()
 	return b
 }
@@ -70,7 +60,8 @@ func (b *Broker) Cluster() *kfake.Cluster {
 	return b.cluster
 }
 
-// Kill ends the broker: connections break and new ones are refused, until Restart.
+// Kill ends the broker: connections break and new ones are refused, until Restart. A paused one dies as well, without
+// having read what was sent to it meanwhile.
 func (b *Broker) Kill() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -78,6 +69,7 @@ func (b *Broker) Kill() {
 		b.cluster.Close()
 		b.cluster = nil
 	}
+	b.gate.open()
 }
 
 // Restart starts the broker again, on its address and with its topics, records and committed offsets.

@@ -6,12 +6,10 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
-	"os"
-	"os/exec"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -49,33 +47,19 @@ var databases atomic.Int64
 // sharedServer is the one server of this test binary, started by the first test that needs it. fsync is off: a commit
 // survives the server's death, which tests provoke, but not the machine's.
 var sharedServer = sync.OnceValues(func() (*embedded.Postgres, error) {
-	dir, err := tempDir()
+	parent, err := scratch()
 	if err != nil {
 		return nil, err
 	}
-	server, err := embedded.StartPostgres(context.Background(), embedded.PostgresConfig{
-		Dir:      dir,
+	s, err := embedded.StartPostgres(context.Background(), embedded.PostgresConfig{
+		Dir:      filepath.Join(parent, "postgres"),
 		Settings: map[string]string{"max_wal_size": "128MB"}, // memory is dearer than a checkpoint without fsync
 	})
-	if err != nil {
-		_ = os.RemoveAll(dir)
-		return nil, err
-	}
-	return server, removeAfterUs(server.Pid(), dir)
+	server.Store(s)
+	return s, err
 })
 
-// removeAfterUs leaves a watcher behind that removes dir when this process and then the server have ended. There is no
-// other way to clean up after a test binary that panics, runs into its time limit or is killed. It waits for the end of
-// its input, which nobody writes.
-func removeAfterUs(pid int, dir string) error {
-	const script = `read -r _; n=0; while [ $n -lt 100 ] && kill -0 "$1"; do sleep 0.1; n=$((n+1)); done; rm -rf "$2"`
-	watcher := exec.Command("/bin/sh", "-c", script, "sh", strconv.Itoa(pid), dir)
-	watcher.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is not for the watcher
-	if _, err := watcher.StdinPipe(); err != nil {
-		return err
-	}
-	return watcher.Start()
-}
+var server atomic.Pointer[embedded.Postgres] // of sharedServer, for Main
 
 // migrated returns the name of a template database that sets have been applied to. It is made once: a copy takes a
 // twentieth of the time that migrations take.

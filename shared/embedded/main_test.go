@@ -1,0 +1,83 @@
+package embedded
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The test binary also plays the process that starts parts and is killed: child names what it does then.
+const childEnv = "EMBEDDED_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if role, isChild := os.LookupEnv(childEnv); isChild {
+		if err := playChild(role); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// playChild does its part, says "ready" and then waits to be killed.
+func playChild(role string) error {
+	what, rest, _ := strings.Cut(role, " ")
+	ctx := context.Background()
+	switch what {
+	case "postgres", "paused-postgres":
+		p, err := StartPostgres(ctx, PostgresConfig{Dir: rest})
+		if err != nil {
+			return err
+		}
+		if what == "paused-postgres" {
+			if _, err := Pause(p.Pid()); err != nil {
+				return err
+			}
+		}
+	case "kafka":
+		addr, dir, _ := strings.Cut(rest, " ")
+		cluster, err := NewKafka(KafkaConfig{Addr: addr, Dir: dir, Topics: map[string]int32{"letters": 3}})
+		if err != nil {
+			return err
+		}
+		defer cluster.Close()
+	}
+	fmt.Println("ready")
+	select {}
+}
+
+// startChild starts this test binary in a role and returns when it is ready.
+func startChild(t *testing.T, role string) *exec.Cmd {
+	t.Helper()
+	child := exec.Command(os.Args[0])
+	child.Env = append(os.Environ(), childEnv+"="+role)
+	child.Stderr = os.Stderr
+	out, err := child.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, Start(child))
+	t.Cleanup(func() {
+		_ = child.Process.Kill() // gone already in most tests
+		_ = child.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "ready\n", line)
+	return child
+}
+
+// kill sends SIGKILL and waits for the end.
+func kill(t *testing.T, child *exec.Cmd) {
+	t.Helper()
+	require.NoError(t, child.Process.Kill())
+	require.ErrorContains(t, child.Wait(), "killed")
+}
+
+const soon = 20 * time.Second
