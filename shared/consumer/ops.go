@@ -1,0 +1,125 @@
+package consumer
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"example.com/paycast/shared/facts"
+	"example.com/paycast/shared/inbox"
+	"example.com/paycast/shared/ops"
+)
+
+// mount adds what operators and reconciliation may ask. Lists never hold payloads.
+func (c *consumer) mount(s *ops.Server) {
+	s.Handle("GET /ops/facts", http.HandlerFunc(c.getFacts))
+	s.Handle("GET /ops/consume-log", http.HandlerFunc(c.getLog))
+	s.Handle("GET /ops/dead-letters", http.HandlerFunc(c.getLetters))
+}
+
+func (c *consumer) getFacts(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	limit, ok := limitOf(w, q, facts.DefaultLimit, facts.MaxLimit)
+	if !ok {
+		return
+	}
+	events := q["event_id"]
+	if len(events) > facts.MaxLimit {
+		ops.Problem(w, http.StatusBadRequest, "too-many", "ask for fewer events at a time")
+		return
+	}
+	page := facts.GroupPage{Group: c.Group}
+	var err error
+	if page.Facts, err = inbox.Facts(r.Context(), c.DB, c.Group, q.Get("after"), limit, events); err != nil {
+		c.internal(w, "listing facts", err)
+		return
+	}
+	if len(events) == 0 && len(page.Facts) == limit {
+		page.Next = page.Facts[limit-1].EventID
+	}
+	if c.Effects != nil && len(page.Facts) > 0 {
+		if err := c.Effects(r.Context(), page.Facts); err != nil {
+			c.internal(w, "reading effects", err)
+			return
+		}
+	}
+	if c.Faults != nil && len(events) == 0 && page.Next == "" {
+		if page.Faults, err = c.Faults(r.Context()); err != nil {
+			c.internal(w, "looking for faults", err)
+			return
+		}
+	}
+	ops.WriteJSON(w, http.StatusOK, page)
+}
+
+const (
+	defaultList = 100
+	maxList     = 1000
+)
+
+func (c *consumer) getLog(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	limit, ok := limitOf(w, q, defaultList, maxList)
+	if !ok {
+		return
+	}
+	rows, err := inbox.Log(r.Context(), c.DB, c.Group, inbox.Filter{
+		Status: q.Get("status"), OrderNo: q.Get("order_no"), After: q.Get("after"), Limit: limit,
+	})
+	if err != nil {
+		c.internal(w, "listing the consume log", err)
+		return
+	}
+	next := ""
+	if len(rows) == limit {
+		next = rows[limit-1].EventID
+	}
+	ops.WriteJSON(w, http.StatusOK, map[string]any{"group": c.Group, "rows": rows, "next": next})
+}
+
+func (c *consumer) getLetters(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	limit, ok := limitOf(w, q, defaultList, maxList)
+	if !ok {
+		return
+	}
+	var after int64
+	if a := q.Get("after"); a != "" {
+		var err error
+		if after, err = strconv.ParseInt(a, 10, 64); err != nil {
+			ops.Problem(w, http.StatusBadRequest, "bad-parameter", "after must be the next of a page before")
+			return
+		}
+	}
+	rows, err := inbox.Letters(r.Context(), c.DB, c.Group, after, inbox.Filter{
+		Status: q.Get("state"), OrderNo: q.Get("order_no"), Limit: limit,
+	})
+	if err != nil {
+		c.internal(w, "listing dead letters", err)
+		return
+	}
+	next := ""
+	if len(rows) == limit {
+		next = strconv.FormatInt(rows[limit-1].LetterID, 10)
+	}
+	ops.WriteJSON(w, http.StatusOK, map[string]any{"group": c.Group, "letters": rows, "next": next})
+}
+
+// limitOf reads the page's size and answers what it cannot read.
+func limitOf(w http.ResponseWriter, q url.Values, usual, most int) (int, bool) {
+	s := q.Get("limit")
+	if s == "" {
+		return usual, true
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 || n > most {
+		ops.Problem(w, http.StatusBadRequest, "bad-parameter", "limit must be between 1 and "+strconv.Itoa(most))
+		return 0, false
+	}
+	return n, true
+}
+
+func (c *consumer) internal(w http.ResponseWriter, doing string, err error) {
+	c.log.Error(doing, "group", c.Group, "error", scrub(err))
+	ops.Problem(w, http.StatusInternalServerError, "internal", "the answer could not be read from the database; see the log")
+}

@@ -1,0 +1,178 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+	"gorm.io/gorm"
+
+	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/inbox"
+	"example.com/paycast/shared/kafka"
+	"example.com/paycast/shared/postgres"
+	"example.com/paycast/shared/telemetry"
+)
+
+// drain is how long running handlers may go on after the signal. It lies within the time that service.Process waits.
+const drain = 12 * time.Second
+
+// consume reads both topics of the group until ctx ends, then lets what runs come to its end. The subscriber hands out
+// one message of a partition at a time, so each gets a goroutine of its own and order within a partition stays.
+func (c *consumer) consume(ctx context.Context) error {
+	subscriber, err := kafka.NewSubscriber(kafka.SubscriberConfig{
+		Brokers: c.Brokers, ClientID: c.Group, Group: c.Group, Session: c.Session, Log: c.log,
+	})
+	if err != nil {
+		return fmt.Errorf("making the subscriber: %w", err)
+	}
+	// The work has a context of its own: the signal must not cut off handlers that are about to commit.
+	work, cutOff := context.WithCancel(context.WithoutCancel(ctx))
+	defer cutOff()
+	var topics, running sync.WaitGroup
+	for _, topic := range []string{event.Topic, event.RedeliveryTopic(c.Group)} {
+		topics.Go(func() {
+			for m := range c.subscribe(ctx, work, subscriber, topic) {
+				running.Go(func() { c.receive(ctx, work, m) })
+			}
+		})
+	}
+	topics.Wait()
+	timer := time.AfterFunc(drain, cutOff)
+	running.Wait()
+	timer.Stop()
+	return subscriber.Close() // commits the offsets of what was acked
+}
+
+// subscribe yields a topic's messages until ctx ends. Kafka may be down when the process starts.
+func (c *consumer) subscribe(ctx, work context.Context, s message.Subscriber, topic string) func(yield func(*message.Message) bool) {
+	return func(yield func(*message.Message) bool) {
+		var messages <-chan *message.Message
+		for failed := 1; ; failed++ {
+			var err error
+			if messages, err = s.Subscribe(work, topic); err == nil {
+				break
+			}
+			c.log.Warn("subscribing", "group", c.Group, "topic", topic, "error", err)
+			c.pauses.set("topic "+topic, err)
+			if !sleep(ctx, min(c.backoff(failed), maxPause)) {
+				return
+			}
+		}
+		c.pauses.clear("topic " + topic)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case m, open := <-messages:
+				if !open || !yield(m) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// receive takes one message from a partition to a committed decision, and only then acks it. FLOW 5/9
+//
+// While nothing can be recorded it keeps the message, and with it the partition: a nack would only bring the same
+// message again, without a pause. When the process is told to stop it leaves the message unacked; it comes again.
+func (c *consumer) receive(stop, work context.Context, m *message.Message) {
+	r, err := kafka.Record(m)
+	if err != nil { // made by another subscriber than ours: a fault of this program
+		c.log.Error("receiving", "group", c.Group, "error", err)
+		return
+	}
+	partition := fmt.Sprintf("%s/%d", r.Topic, r.Partition)
+	for failed := 1; ; failed++ {
+		err := c.deliver(work, r)
+		if err == nil {
+			m.Ack()
+			c.pauses.clear(partition)
+			return
+		}
+		if stop.Err() != nil {
+			return
+		}
+		c.log.Warn("partition paused", "group", c.Group, "topic", r.Topic, "partition", r.Partition, "offset", r.Offset,
+			"error", scrub(err), "tries", failed)
+		c.pauses.set(partition, err)
+		if !sleep(stop, min(c.backoff(failed), maxPause)) {
+			return
+		}
+	}
+}
+
+// maxPause bounds how long a partition stays paused after the trouble has gone.
+const maxPause = 5 * time.Second
+
+// deliver decides about one record and commits the decision. An error means that nothing is recorded.
+func (c *consumer) deliver(ctx context.Context, r event.Record) error {
+	e, err := event.Decode(r)
+	d := inbox.Delivery{Group: c.Group, Owner: c.LetterOwner, Event: e, Record: r}
+	if err != nil {
+		return c.park(ctx, d, err)
+	}
+	ctx, span := c.span(ctx, e)
+	defer span.End()
+	out, err := c.decide(ctx, d)
+	if err != nil {
+		return err
+	}
+	c.metrics.done(e.Type, out)
+	c.log.DebugContext(ctx, "event handled", "event_id", e.ID, "event_type", e.Type, "order_no", e.AggregateID, "group", c.Group, "result", out)
+	if out == inbox.Conflict {
+		c.log.ErrorContext(ctx, "an event id came with another body; it is a dead letter and the first one stands",
+			"event_id", e.ID, "order_no", e.AggregateID, "group", c.Group)
+	}
+	return nil
+}
+
+// park keeps what cannot be read, byte for byte, so that the partition moves on.
+func (c *consumer) park(ctx context.Context, d inbox.Delivery, why error) error {
+	t := inbox.Trouble{Class: inbox.ClassUndecodable, Code: "undecodable", Text: scrub(why)}
+	switch {
+	case errors.Is(why, event.ErrUnknownType):
+		t.Code = "unknown_type"
+	case errors.Is(why, event.ErrUnsupportedVersion):
+		t.Code = "unsupported_version"
+	case d.Record.Value == nil:
+		t.Code = "tombstone"
+	case len(d.Record.Value) == 0:
+		t.Code = "empty"
+	}
+	ctx, cancel := context.WithTimeout(ctx, recordMargin)
+	defer cancel()
+	err := postgres.Transaction(ctx, c.DB, func(tx *gorm.DB) error { return inbox.Park(ctx, tx, d, t) })
+	if err != nil {
+		return fmt.Errorf("parking a record: %w", err)
+	}
+	c.metrics.done(unknownType, inbox.Dead)
+	c.log.Error("a record cannot be read; it is a dead letter", "group", c.Group, "topic", d.Record.Topic,
+		"partition", d.Record.Partition, "offset", d.Record.Offset, "code", t.Code, "reason", t.Text)
+	return nil
+}
+
+// span continues the trace of the request that caused the event.
+func (c *consumer) span(ctx context.Context, e event.Event) (context.Context, trace.Span) {
+	ctx = telemetry.WithTraceParent(ctx, e.TraceParent)
+	return c.tracer.Start(ctx, "consume "+e.Type, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
+		attribute.String("event_id", e.ID), attribute.String("order_no", e.AggregateID), attribute.String("group", c.Group)))
+}
+
+// sleep reports whether it slept to the end.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

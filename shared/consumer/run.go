@@ -1,0 +1,50 @@
+package consumer
+
+import (
+	"errors"
+	"log/slog"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"example.com/paycast/shared/postgres"
+	"example.com/paycast/shared/service"
+)
+
+// consumer is one running group member.
+type consumer struct {
+	Config
+	handler Handler
+	log     *slog.Logger
+	tracer  trace.Tracer
+	metrics *metrics
+
+	breaker  breaker
+	pauses   pauses
+	movement movement
+	due      chan struct{} // asks the lane for a look
+}
+
+// Run makes the process a member of the group: it consumes, retries, watches itself, and answers under /ops/. Like the
+// other parts of a process it stops when the process is told to, after the messages that are in hand.
+func Run(p *service.Process, cfg Config, h Handler) error {
+	if cfg.Group == "" || cfg.DB == nil || h == nil {
+		return errors.New("consumer: group, database and handler are needed")
+	}
+	if err := cfg.Validate(); err != nil {
+		return &service.ConfigError{Err: err}
+	}
+	if cfg.LetterOwner == "" {
+		cfg.LetterOwner = cfg.Group
+	}
+	c := &consumer{
+		Config: cfg, handler: h, log: p.Log, tracer: p.Tracer.Tracer("paycast/consumer"),
+		metrics: newMetrics(p.Metrics, cfg.Group), breaker: breaker{limit: cfg.FailuresInARow}, due: make(chan struct{}, 1),
+	}
+	p.Ready("database", postgres.Ping(cfg.DB))
+	p.Ready("consumer", c.ready)
+	c.mount(p.Ops)
+	p.Go("consumer", c.consume)
+	p.Go("retry lane", c.lane)
+	p.Go("consumer watch", c.watch)
+	return nil
+}

@@ -1,0 +1,113 @@
+package consumer
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/inbox"
+	"example.com/paycast/shared/kafka"
+)
+
+// watchEvery is how often offsets and counts are read.
+const watchEvery = 5 * time.Second
+
+// watch keeps the gauges true and notices partitions that do not move, until ctx ends.
+func (c *consumer) watch(ctx context.Context) error {
+	for {
+		c.look(ctx)
+		if !sleep(ctx, watchEvery) {
+			return nil
+		}
+	}
+}
+
+func (c *consumer) look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 4*watchEvery)
+	defer cancel()
+	c.metrics.paused.Set(float64(c.pauses.count()))
+	if counts, err := inbox.Count(ctx, c.DB, c.Group); err == nil {
+		c.metrics.letters.Set(float64(counts.OpenLetters))
+		for status, rows := range counts.Lane {
+			c.metrics.lane.WithLabelValues(string(status)).Set(float64(rows))
+		}
+	} else if ctx.Err() == nil {
+		c.log.Warn("reading the consume log's counts", "group", c.Group, "error", scrub(err))
+	}
+	lag := map[int32]int64{}
+	var oldest time.Duration
+	for _, topic := range []string{event.Topic, event.RedeliveryTopic(c.Group)} {
+		positions, err := kafka.Positions(ctx, c.Brokers, c.Group, topic)
+		if err != nil {
+			if ctx.Err() == nil {
+				c.log.Warn("reading the group's offsets", "group", c.Group, "topic", topic, "error", err)
+			}
+			continue // the last values stand; readiness goes by time
+		}
+		for p, at := range positions {
+			lag[p] += at.Lag
+			if !at.Oldest.IsZero() {
+				oldest = max(oldest, time.Since(at.Oldest))
+			}
+			c.movement.note(fmt.Sprintf("%s/%d", topic, p), at.Committed, at.Lag)
+		}
+	}
+	for p, n := range lag {
+		c.metrics.lag.WithLabelValues(strconv.Itoa(int(p))).Set(float64(n))
+	}
+	c.metrics.oldest.Set(oldest.Seconds())
+}
+
+// movement knows for how long each partition has stood still with work to do.
+type movement struct {
+	mu    sync.Mutex
+	still map[string]standstill
+}
+
+type standstill struct {
+	committed int64
+	since     time.Time
+}
+
+func (m *movement) note(partition string, committed, lag int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.still == nil {
+		m.still = map[string]standstill{}
+	}
+	was, known := m.still[partition]
+	switch {
+	case lag == 0:
+		delete(m.still, partition)
+	case !known || was.committed != committed:
+		m.still[partition] = standstill{committed, time.Now()}
+	}
+}
+
+// err names the partitions that have not moved for longer than limit although they lag.
+func (m *movement) err(limit time.Duration) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, partition := range slices.Sorted(maps.Keys(m.still)) {
+		if d := time.Since(m.still[partition].since); d > limit {
+			return fmt.Errorf("%s lags and has not moved from offset %d for %s", partition, m.still[partition].committed, d.Round(time.Second))
+		}
+	}
+	return nil
+}
+
+// ready tells the truth to /readyz.
+func (c *consumer) ready(context.Context) error {
+	if err := c.pauses.err(); err != nil {
+		return err
+	}
+	if c.breaker.open() {
+		return errManyFailures
+	}
+	return c.movement.err(c.Stuck)
+}
