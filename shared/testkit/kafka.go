@@ -55,7 +55,7 @@ func (b *Broker) Cluster() *kfake.Cluster {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.cluster == nil {
-		b.t.Fatal("the broker is killed")
+		b.t.Fatalf("the broker on %s is killed", b.cfg.Addr)
 	}
 	return b.cluster
 }
