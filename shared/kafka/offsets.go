@@ -97,10 +97,16 @@ func committed(c sarama.Client, group, topic string, partitions []int32) (map[in
 	if err != nil {
 		return nil, err
 	}
-	if err := response.GroupError(); !errors.Is(err, sarama.ErrNoError) {
+	offsets := make(map[int32]int64, len(partitions))
+	switch err := response.GroupError(); {
+	case errors.Is(err, sarama.ErrGroupIDNotFound): // it has never joined
+		for _, p := range partitions {
+			offsets[p] = -1
+		}
+		return offsets, nil
+	case !errors.Is(err, sarama.ErrNoError):
 		return nil, err
 	}
-	offsets := make(map[int32]int64, len(partitions))
 	for _, p := range partitions {
 		block := response.GetBlock(topic, p)
 		if block == nil {

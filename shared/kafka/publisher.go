@@ -10,6 +10,7 @@ import (
 	"github.com/IBM/sarama"
 	wkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
+	"golang.org/x/sync/singleflight"
 
 	"example.com/paycast/shared/event"
 )
@@ -26,9 +27,10 @@ type PublisherConfig struct {
 type Publisher struct {
 	config PublisherConfig
 
-	mu     sync.Mutex
-	inner  *wkafka.Publisher
-	closed bool
+	connecting singleflight.Group
+	mu         sync.Mutex
+	inner      *wkafka.Publisher
+	closed     bool
 }
 
 // ErrClosed is the answer of a publisher after Close.
@@ -67,25 +69,45 @@ func (p *Publisher) Close() error {
 	return inner.Close()
 }
 
+// connect gives all callers that wait for a connection the answer of the same try. One after the other, they would wait
+// for as many tries as there are callers.
 func (p *Publisher) connect() (*wkafka.Publisher, error) {
+	if inner, err := p.connected(); inner != nil || err != nil {
+		return inner, err
+	}
+	inner, err, _ := p.connecting.Do("", func() (any, error) {
+		if inner, err := p.connected(); inner != nil || err != nil {
+			return inner, err
+		}
+		inner, err := wkafka.NewPublisher(wkafka.PublisherConfig{
+			Brokers:               BrokerList(p.config.Brokers),
+			Marshaler:             marshaler{},
+			OverwriteSaramaConfig: publisherConfig(p.config.ClientID),
+		}, Logger(p.config.Log))
+		if err != nil {
+			return nil, err
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.closed {
+			return nil, errors.Join(ErrClosed, inner.Close())
+		}
+		p.inner = inner
+		return inner, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return inner.(*wkafka.Publisher), nil
+}
+
+func (p *Publisher) connected() (*wkafka.Publisher, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return nil, ErrClosed
 	}
-	if p.inner != nil {
-		return p.inner, nil
-	}
-	inner, err := wkafka.NewPublisher(wkafka.PublisherConfig{
-		Brokers:               BrokerList(p.config.Brokers),
-		Marshaler:             marshaler{},
-		OverwriteSaramaConfig: publisherConfig(p.config.ClientID),
-	}, Logger(p.config.Log))
-	if err != nil {
-		return nil, err
-	}
-	p.inner = inner
-	return inner, nil
+	return p.inner, nil
 }
 
 // unknownOffset stands in a record whose offset no answer has named.
