@@ -1,11 +1,80 @@
 package main
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+
+	"example.com/paycast/deploy/local/internal/console"
+	"example.com/paycast/deploy/local/internal/demo"
+	"example.com/paycast/deploy/local/internal/stack"
+)
 
 type demoCommand struct {
 	stackFlags
-	JSON bool `help:"Tell the story as JSON lines."`
+	JSON bool   `help:"Tell the story as JSON lines."`
+	Dir  string `help:"Keep data and logs there; default: a new directory that is removed at the end." type:"path" placeholder:"DIR"`
 }
 
-// Run is not written yet.
-func (c demoCommand) Run(ctx context.Context) error { return nil }
+// impatient are the times of a system that shows a takeover within seconds. The caller's environment is stronger.
+var impatient = map[string]string{
+	"OUTBOX_LEASE":          "3s",
+	"OUTBOX_SEND_DEADLINE":  "1500ms",
+	"OUTBOX_SETTLE_MARGIN":  "500ms",
+	"OUTBOX_POLL":           "200ms",
+	"KAFKA_SESSION_TIMEOUT": "2s",
+}
+
+// Run tells the story once. Its last line is "agree", or the error says what does not.
+func (c demoCommand) Run(ctx context.Context) (err error) {
+	dir := c.Dir
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "paycast-demo-"); err != nil {
+			return err
+		}
+		defer func() { _ = os.RemoveAll(dir) }()
+	}
+	cfg, err := c.config(dir)
+	if err != nil {
+		return err
+	}
+	out := demo.NewTeller(console.New(os.Stdout), c.JSON)
+	var deaths obituaries
+	cfg.Defaults, cfg.Deaths = impatient, &deaths
+	cfg.Report = func(s stack.Step) { out.Step(s.Name, s.Detail, s.Took, s.Pending) }
+	out.Chapter("Everything comes up on this machine")
+	s, err := stack.Up(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	err = demo.Tell(ctx, out, s)
+	err = errors.Join(err, deaths.err(), s.Down())
+	if err == nil {
+		out.Result("agree")
+	}
+	return err
+}
+
+// obituaries are of processes that nobody has killed. The story ends badly when there is one.
+type obituaries struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (o *obituaries) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(b)
+}
+
+func (o *obituaries) err() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.text.Len() == 0 {
+		return nil
+	}
+	return fmt.Errorf("a process died: %s", strings.TrimSpace(o.text.String()))
+}

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-	"unicode/utf8"
 
+	"example.com/paycast/deploy/local/internal/console"
 	"example.com/paycast/deploy/local/internal/stack"
 )
 
@@ -25,8 +25,9 @@ func (c upCommand) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	out := newConsole(os.Stdout)
-	cfg.Report, cfg.Deaths, cfg.Durable = out.step, newConsole(os.Stderr), true
+	out := console.New(os.Stdout)
+	cfg.Report = func(s stack.Step) { out.Step(s.Name, s.Detail, s.Took, s.Pending) }
+	cfg.Deaths, cfg.Durable = os.Stderr, true
 	files := []string{filepath.Join(c.Dir, "env")}
 	if c.Env != "" {
 		files = append(files, c.Env)
@@ -45,10 +46,11 @@ func (c upCommand) Run(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, s.Down())
 	}
-	out.box(s, time.Since(begin))
-	out.tryThis(files[0])
+	out.Line("")
+	out.Box(addresses(s, time.Since(begin))...)
+	out.Line(tryThis, files[0], os.Args[0])
 	<-ctx.Done()
-	out.line("\nstopping")
+	out.Line("\nstopping")
 	err = s.Down()
 	for _, file := range files {
 		_ = os.Remove(file) // its addresses are nobody's now
@@ -56,26 +58,17 @@ func (c upCommand) Run(ctx context.Context) error {
 	return err
 }
 
-// box draws the addresses of everything that answers.
-func (c *console) box(s *stack.Stack, took time.Duration) {
+// addresses are those of everything that answers.
+func addresses(s *stack.Stack, took time.Duration) []string {
 	lines := []string{fmt.Sprintf("paycast is up after %.1f s, on %s", took.Seconds(), s.Dir()), ""}
 	for _, a := range s.Addresses() {
 		lines = append(lines, strings.TrimRight(fmt.Sprintf("%-14s %-36s %s", a.Name, a.Main, a.Ops), " "))
 	}
-	width := 0
-	for _, line := range lines {
-		width = max(width, utf8.RuneCountInString(line))
-	}
-	c.line("\n╭─%s─╮", strings.Repeat("─", width))
-	for _, line := range lines {
-		c.line("│ %s%s │", line, strings.Repeat(" ", width-utf8.RuneCountInString(line)))
-	}
-	c.line("╰─%s─╯", strings.Repeat("─", width))
+	return lines
 }
 
 // tryThis shows the way of one payment by hand.
-func (c *console) tryThis(envFile string) {
-	c.line(`
+const tryThis = `
 Try this in another terminal:
 
   set -a; . %s; set +a
@@ -88,8 +81,4 @@ Try this in another terminal:
   curl -s -X POST $RECONCILE_URL/runs -H "Authorization: Bearer $OPS_TOKEN"
 
   %s ps | kill points | start points | pause kafka | resume kafka      Ctrl-C here ends everything
-`, envFile, self())
-}
-
-// self is how the user called us, for lines to copy.
-func self() string { return os.Args[0] }
+`

@@ -374,3 +374,12 @@ func (s *Stack) Addresses() []Address {
 	}
 	return all
 }
+
+// LastLines is the end of the named process's log.
+func (s *Stack) LastLines(name string) string {
+	p, err := s.set.Find(name)
+	if err != nil {
+		return err.Error()
+	}
+	return p.Tail(8)
+}
