@@ -1,0 +1,65 @@
+package outbox
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/paycast/shared/event"
+)
+
+func (s *stage) list(query string) (page Page, status int, body string) {
+	s.t.Helper()
+	w := httptest.NewRecorder()
+	List(s.db).ServeHTTP(w, httptest.NewRequestWithContext(s.t.Context(), http.MethodGet, "/ops/outbox?"+query, nil))
+	body = w.Body.String()
+	if w.Code == http.StatusOK {
+		require.NoError(s.t, json.Unmarshal(w.Body.Bytes(), &page))
+	}
+	return page, w.Code, body
+}
+
+func TestOperatorsSeeWhatIsNotSentInPagesAndNoContents(t *testing.T) {
+	t.Parallel()
+	s := appendStage(t)
+	empty, status, _ := s.list("")
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, map[string]int64{Pending: 0, Sending: 0, Retry: 0, Dead: 0}, empty.Counts)
+	require.Zero(t, empty.OldestAgeSeconds)
+
+	s.append(created("O-1", 1), created("O-2", 1), created("O-3", 1), created("O-1", 2))
+	require.NoError(t, s.db.Exec(`update t_outbox_event set status = 'SENT', sent_at = now(), broker_partition = 1, broker_offset = 7 where aggregate_id = 'O-2'`).Error)
+	first, _, body := s.list("limit=2")
+	require.Len(t, first.Rows, 2)
+	require.EqualValues(t, 3, first.Counts[Pending])
+	require.NotContains(t, body, "amount")
+	rest, _, _ := s.list("limit=2&after=" + first.Next)
+	require.Len(t, rest.Rows, 1)
+	require.Empty(t, rest.Next)
+	require.Equal(t, "O-1", rest.Rows[0].OrderNo)
+
+	byOrder, _, _ := s.list("order_no=O-2")
+	require.Len(t, byOrder.Rows, 1)
+	require.EqualValues(t, 7, *byOrder.Rows[0].BrokerOffset)
+	for _, bad := range []string{"limit=0", "limit=x", "status=NONE", "status=SENT", "after=x"} {
+		_, status, _ := s.list(bad)
+		require.Equal(t, http.StatusBadRequest, status, bad)
+	}
+}
+
+func TestFactsCarryTheHashThatConsumersCompute(t *testing.T) {
+	t.Parallel()
+	s := appendStage(t)
+	one, two := created("O-1", 1), created("O-1", 2)
+	s.append(one, two, created("O-2", 1))
+	got, err := Facts(t.Context(), s.db, event.AggregateOrder, []string{"O-1"})
+	require.NoError(t, err)
+	require.Len(t, got, 1)
+	require.Len(t, got["O-1"], 2)
+	require.Equal(t, one.Hash(), got["O-1"][0].Hash)
+	require.Equal(t, two.ID, got["O-1"][1].EventID)
+	require.Nil(t, got["O-1"][0].Offset)
+}
