@@ -102,7 +102,7 @@ func setPassword(ctx context.Context, bin binaries, who *syscall.Credential, dat
 
 // run runs a program of PostgreSQL on data to its end.
 func run(ctx context.Context, bin binaries, name string, who *syscall.Credential, data, input string, args ...string) error {
-	cmd, err := bin.command(name, who, data)
+	cmd, err := bin.command(ctx, name, who, data)
 	if err != nil {
 		return err
 	}
@@ -116,8 +116,6 @@ func run(ctx context.Context, bin binaries, name string, who *syscall.Credential
 	if err := Start(cmd); err != nil {
 		return fmt.Errorf("running %s: %w", name, err)
 	}
-	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
-	defer stop()
 	if err := cmd.Wait(); err != nil {
 		return fmt.Errorf("running %s: %w: %s", name, err, out.String())
 	}

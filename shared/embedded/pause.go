@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -16,7 +17,7 @@ func Pause(pid int) (resume func() error, err error) {
 	if err := signalAll(pids, syscall.SIGSTOP); err != nil {
 		return nil, err
 	}
-	waker := exec.Command("/bin/sh", "-c", `read -r _; kill -CONT "$@" 2>/dev/null; exit 0`, "sh")
+	waker := exec.CommandContext(context.Background(), "/bin/sh", "-c", `read -r _; kill -CONT "$@" 2>/dev/null; exit 0`, "sh")
 	for _, pid := range pids {
 		waker.Args = append(waker.Args, strconv.Itoa(pid))
 	}

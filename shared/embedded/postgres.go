@@ -89,7 +89,8 @@ func prepare(ctx context.Context, cfg PostgresConfig) (*Postgres, error) {
 		}
 		cfg.Log = p.log
 	}
-	p.Cmd, err = bin.command("postgres", who, data)
+	// Our caller's context is for the start; the server goes on.
+	p.Cmd, err = bin.command(context.WithoutCancel(ctx), "postgres", who, data)
 	if err != nil {
 		return nil, err
 	}
@@ -124,8 +125,8 @@ func arguments(port int, cfg PostgresConfig) []string {
 
 // command is a program of PostgreSQL that works on data, as who. It sees nothing of our environment: a PGDATA or PGPORT
 // there means another server.
-func (b binaries) command(name string, who *syscall.Credential, data string) (*exec.Cmd, error) {
-	cmd := exec.Command(filepath.Join(b.dir, name))
+func (b binaries) command(ctx context.Context, name string, who *syscall.Credential, data string) (*exec.Cmd, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(b.dir, name))
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "LC_ALL=C", "TZ=UTC"}
 	// A server that is sent SIGQUIT ends its children and gives its shared memory back; SIGKILL would leave both to chance.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: who}

@@ -200,7 +200,7 @@ func TestTheMachinesOwnPostgresRunsToo(t *testing.T) {
 	require.NoError(t, err)
 	cache := t.TempDir()
 	require.NoError(t, makeData(t.Context(), b, who, cache, filepath.Join(cache, "data"), "secret"))
-	cmd, err := b.command("postgres", who, filepath.Join(cache, "data"))
+	cmd, err := b.command(t.Context(), "postgres", who, filepath.Join(cache, "data"))
 	require.NoError(t, err)
 	p := &Postgres{Cmd: cmd, password: "secret", exited: make(chan struct{})}
 	p.Port, err = FreePort()

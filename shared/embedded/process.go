@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -47,11 +48,12 @@ func startLoop(requests <-chan startRequest) {
 // FreePort returns a TCP port of 127.0.0.1 that nobody listens on. It lies below the range from which the kernel takes
 // the ports of outgoing connections, so that none of those takes it before it is used.
 func FreePort() (int, error) {
+	var listen net.ListenConfig
 	var err error
 	for range 100 {
 		port := 15000 + rand.IntN(17000)
 		var l net.Listener
-		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+		if l, err = listen.Listen(context.Background(), "tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
 			return port, l.Close()
 		}
 	}

@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"context"
 	"io"
 	"os"
 	"os/exec"
@@ -15,7 +16,7 @@ var scratch = sync.OnceValues(func() (string, error) {
 	const memory, room = "/dev/shm", 1 << 30
 	parent := ""
 	var fs syscall.Statfs_t
-	if err := syscall.Statfs(memory, &fs); err == nil && uint64(fs.Bavail)*uint64(fs.Bsize) > room {
+	if err := syscall.Statfs(memory, &fs); err == nil && fs.Bavail*uint64(fs.Bsize) > room {
 		parent = memory
 	}
 	dir, err := os.MkdirTemp(parent, "paycast-test-")
@@ -33,7 +34,7 @@ var scratch = sync.OnceValues(func() (string, error) {
 // writes there.
 func removeAfterUs(dir string) error {
 	const script = `read -r _; n=0; while [ $n -lt 50 ]; do rm -rf "$1"; [ -e "$1" ] || exit 0; sleep 0.1; n=$((n+1)); done`
-	watcher := exec.Command("/bin/sh", "-c", script, "sh", dir)
+	watcher := exec.CommandContext(context.Background(), "/bin/sh", "-c", script, "sh", dir)
 	watcher.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is not for the watcher
 	var err error
 	if lifeline, err = watcher.StdinPipe(); err != nil {

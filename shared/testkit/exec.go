@@ -37,7 +37,7 @@ func Exec(t testing.TB, pkg string, env map[string]string, args ...string) *Proc
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Process{t: t, cmd: exec.Command(program, args...), stderr: &lockedBuffer{}, exited: make(chan struct{})}
+	p := &Process{t: t, cmd: exec.CommandContext(t.Context(), program, args...), stderr: &lockedBuffer{}, exited: make(chan struct{})}
 	p.cmd.Env = []string{} // nil would mean ours
 	for name, value := range env {
 		p.cmd.Env = append(p.cmd.Env, name+"="+value)
@@ -71,7 +71,7 @@ func build(pkg string) (string, error) {
 		return "", err
 	}
 	program := filepath.Join(into, "program")
-	if out, err := exec.Command("go", "build", "-o", program, pkg).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(context.Background(), "go", "build", "-o", program, pkg).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building %s: %w\n%s", pkg, err, out)
 	}
 	return program, nil

@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"net"
@@ -60,7 +61,7 @@ func (g *gate) takeLoss() bool {
 }
 
 func (g *gate) listen(network, address string) (net.Listener, error) {
-	l, err := net.Listen(network, address)
+	l, err := new(net.ListenConfig).Listen(context.Background(), network, address)
 	if err != nil {
 		return nil, err
 	}

@@ -48,16 +48,23 @@ func TestCommittedOffsetIsMinusOneUntilTheGroupCommits(t *testing.T) {
 	require.EqualValues(t, -1, CommittedOffset(t, b.Brokers(), "readers", "letters", 2))
 	offsets := kadm.Offsets{}
 	offsets.Add(kadm.Offset{Topic: "letters", Partition: 2, At: 5})
-	require.NoError(t, kadm.NewClient(newClient(t, b.Brokers())).CommitAllOffsets(t.Context(), "readers", offsets))
+	require.NoError(t, kadm.NewClient(open(t, b.Brokers())).CommitAllOffsets(t.Context(), "readers", offsets))
 	b.Restart()
 	require.EqualValues(t, 5, CommittedOffset(t, b.Brokers(), "readers", "letters", 2))
 	require.EqualValues(t, -1, CommittedOffset(t, b.Brokers(), "readers", "letters", 1))
 }
 
+func open(t *testing.T, brokers string, opts ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	client := newClient(t, brokers, opts...)
+	t.Cleanup(client.Close)
+	return client
+}
+
 // send produces one record without any retry and returns what the broker answered.
 func send(t *testing.T, b *Broker, within time.Duration) error {
 	t.Helper()
-	client := newClient(t, b.Brokers(), kgo.DisableIdempotentWrite(), kgo.RecordRetries(0), kgo.ProduceRequestTimeout(time.Second))
+	client := open(t, b.Brokers(), kgo.DisableIdempotentWrite(), kgo.RecordRetries(0), kgo.ProduceRequestTimeout(time.Second))
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
 	return client.ProduceSync(ctx, &kgo.Record{Topic: "letters", Value: []byte("x")}).FirstErr()
@@ -108,7 +115,7 @@ func TestADelayedProduceIsAnsweredLateAndReadingIsNot(t *testing.T) {
 func TestAPausedBrokerAnswersNobodyAndThenReadsWhatItWasSent(t *testing.T) {
 	t.Parallel()
 	b := Kafka(t, "letters:1")
-	client := newClient(t, b.Brokers(), kgo.DisableIdempotentWrite(), kgo.DefaultProduceTopic("letters"))
+	client := open(t, b.Brokers(), kgo.DisableIdempotentWrite(), kgo.DefaultProduceTopic("letters"))
 	require.NoError(t, client.ProduceSync(t.Context(), kgo.StringRecord("1")).FirstErr())
 	b.Pause()
 	answered := make(chan error, 1)

@@ -32,5 +32,8 @@ func Main(m *testing.M) {
 			code = 1
 		}
 	}
+	if lifeline != nil {
+		_ = lifeline.Close() // the watcher begins to remove our files
+	}
 	os.Exit(code)
 }

@@ -24,6 +24,7 @@ const kafkaTimeout = 20 * time.Second
 func ReadTopic(t testing.TB, brokers, topic string) []event.Record {
 	t.Helper()
 	client := newClient(t, brokers)
+	defer client.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), kafkaTimeout)
 	defer cancel()
 	admin := kadm.NewClient(client)
@@ -79,6 +80,7 @@ func record(r *kgo.Record) event.Record {
 func Produce(t testing.TB, brokers, topic string, records ...event.Record) {
 	t.Helper()
 	client := newClient(t, brokers, kgo.RecordPartitioner(kgo.StickyKeyPartitioner(kgo.SaramaCompatHasher(fnv1a))))
+	defer client.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), kafkaTimeout)
 	defer cancel()
 	for _, r := range records {
@@ -101,9 +103,11 @@ func fnv1a(key []byte) uint32 {
 // CommittedOffset returns the next offset that the group would read of the partition, or -1 if it has committed none.
 func CommittedOffset(t testing.TB, brokers, group, topic string, partition int32) int64 {
 	t.Helper()
+	client := newClient(t, brokers)
+	defer client.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), kafkaTimeout)
 	defer cancel()
-	offsets, err := kadm.NewClient(newClient(t, brokers)).FetchOffsets(ctx, group)
+	offsets, err := kadm.NewClient(client).FetchOffsets(ctx, group)
 	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) { // it has never committed
 		t.Fatalf("reading the offsets of group %s: %v", group, err)
 	}
@@ -119,6 +123,5 @@ func newClient(t testing.TB, brokers string, opts ...kgo.Opt) *kgo.Client {
 	if err != nil {
 		t.Fatalf("opening a Kafka client: %v", err)
 	}
-	t.Cleanup(client.Close)
 	return client
 }
