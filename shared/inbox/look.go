@@ -109,21 +109,34 @@ func Letters(ctx context.Context, db *gorm.DB, group string, after int64, f Filt
 	return rows, nil
 }
 
-const factColumns = `SELECT event_id, event_type, aggregate_id AS order_no, aggregate_version AS version, request_hash AS hash,
-    status, coalesce(outcome, '') AS outcome, partition, "offset", updated_at
+const factColumns = `
+SELECT event_id, event_type, aggregate_id, aggregate_version, request_hash, status, coalesce(outcome, '') AS outcome,
+    partition, "offset", updated_at
 FROM t_message_consume WHERE consumer_group = ? AND `
 
 // Facts gives up to limit rows with an event id greater than after, or those of the given events alone.
 func Facts(ctx context.Context, db *gorm.DB, group, after string, limit int, events []string) ([]facts.Fact, error) {
-	rows := []facts.Fact{}
 	query := db.WithContext(ctx).Raw(factColumns+`event_id > ? ORDER BY event_id LIMIT ?`, group, after, limit)
 	if len(events) > 0 {
 		query = db.WithContext(ctx).Raw(factColumns+`event_id IN ? ORDER BY event_id`, group, events)
 	}
+	var rows []struct {
+		EventID, EventType, AggregateID, RequestHash, Status, Outcome string
+		AggregateVersion, Offset                                      int64
+		Partition                                                     int32
+		UpdatedAt                                                     time.Time
+	}
 	if err := query.Scan(&rows).Error; err != nil {
 		return nil, fmt.Errorf("listing facts: %w", err)
 	}
-	return rows, nil
+	page := make([]facts.Fact, len(rows))
+	for i, r := range rows {
+		page[i] = facts.Fact{
+			EventID: r.EventID, EventType: r.EventType, OrderNo: r.AggregateID, Version: r.AggregateVersion, Hash: r.RequestHash,
+			Status: r.Status, Outcome: r.Outcome, Partition: r.Partition, Offset: r.Offset, UpdatedAt: r.UpdatedAt.UTC(),
+		}
+	}
+	return page, nil
 }
 
 // Counts is the size of what is unfinished in a group.
