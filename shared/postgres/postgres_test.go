@@ -177,21 +177,22 @@ func TestErrorsAreSortedByWhoIsToBlame(t *testing.T) {
 		err  error
 		down bool
 	}{
-		"no table":             {run("select * from nowhere"), true},
-		"no rights":            {&pgconn.PgError{Code: "42501"}, true},
-		"password refused":     {&pgconn.PgError{Code: "28P01"}, true},
-		"disk full":            {&pgconn.PgError{Code: "53100"}, true},
-		"shutting down":        {&pgconn.PgError{Code: "57P01"}, true},
-		"standby":              {&pgconn.PgError{Code: "25006"}, true},
-		"refused":              {&net.OpError{Op: "dial", Err: errors.New("refused")}, true},
-		"dead connection":      {fmt.Errorf("claiming: %w", driver.ErrBadConn), true},
-		"check violated":       {run("update account set balance = -1 where id = 1"), false},
-		"not a number":         {run("select 'x'::int"), false},
-		"serialization":        {&pgconn.PgError{Code: "40001"}, false},
-		"statement timed out":  {&pgconn.PgError{Code: "57014"}, false},
-		"caller gave up":       {context.Canceled, false},
-		"nothing":              {nil, false},
-		"deadline of the call": {db.WithContext(short).Exec("select 1").Error, false},
+		"no table":               {run("select * from nowhere"), true},
+		"no rights":              {&pgconn.PgError{Code: "42501"}, true},
+		"password refused":       {&pgconn.PgError{Code: "28P01"}, true},
+		"disk full":              {&pgconn.PgError{Code: "53100"}, true},
+		"shutting down":          {&pgconn.PgError{Code: "57P01"}, true},
+		"standby":                {&pgconn.PgError{Code: "25006"}, true},
+		"refused":                {&net.OpError{Op: "dial", Err: errors.New("refused")}, true},
+		"dead connection":        {fmt.Errorf("claiming: %w", driver.ErrBadConn), true},
+		"connection gone before": {fmt.Errorf("claiming: %w", pgconn.ErrConnClosed), true},
+		"check violated":         {run("update account set balance = -1 where id = 1"), false},
+		"not a number":           {run("select 'x'::int"), false},
+		"serialization":          {&pgconn.PgError{Code: "40001"}, false},
+		"statement timed out":    {&pgconn.PgError{Code: "57014"}, false},
+		"caller gave up":         {context.Canceled, false},
+		"nothing":                {nil, false},
+		"deadline of the call":   {db.WithContext(short).Exec("select 1").Error, false},
 	} {
 		require.Equal(t, c.down, postgres.Down(c.err), "%s: %v", name, c.err)
 	}
