@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Header is one record header. Kafka allows repeated keys and nil values, so headers are a list and not a map.
@@ -102,6 +104,9 @@ func Decode(r Record) (Event, error) {
 		}
 		if len(h[name]) > 128 {
 			fail("header %s is longer than 128 bytes", name)
+		}
+		if !utf8.ValidString(h[name]) || strings.ContainsRune(h[name], 0) {
+			fail("header %s is not text", name) // no database would take it
 		}
 	}
 	if len(e.ID) > 64 {
