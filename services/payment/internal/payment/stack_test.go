@@ -31,6 +31,8 @@ const (
 
 var success = []byte(`{"result":"success"}`)
 
+func TestMain(m *testing.M) { testkit.Main(m) }
+
 // stack is a payment API as it runs in production, on a database of its own.
 type stack struct {
 	t       testing.TB
@@ -67,22 +69,10 @@ func (s *stack) start(run func(context.Context, service.Env) error) (url string,
 	s.t.Helper()
 	env := maps.Clone(s.env)
 	env["HTTP_ADDR"], env["OPS_ADDR"] = testkit.FreeAddr(s.t), testkit.FreeAddr(s.t)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- run(ctx, env) }()
-	s.t.Cleanup(func() {
-		cancel()
-		require.NoError(s.t, <-ended, "the process must end cleanly")
-	})
-	require.Eventually(s.t, func() bool {
-		resp, err := http.Get("http://" + env["OPS_ADDR"] + "/readyz")
-		if err != nil {
-			return false
-		}
-		defer func() { _ = resp.Body.Close() }()
-		return resp.StatusCode == http.StatusOK
-	}, 20*time.Second, 20*time.Millisecond, "not ready")
-	return "http://" + env["HTTP_ADDR"], ops.Client{BaseURL: "http://" + env["OPS_ADDR"], Token: opsToken}
+	testkit.Run(s.t, "payment", func(ctx context.Context) error { return run(ctx, env) })
+	client = ops.Client{BaseURL: "http://" + env["OPS_ADDR"], Token: opsToken}
+	testkit.Eventually(s.t, 20*time.Second, func() error { return client.GetJSON(s.t.Context(), "/readyz", nil, nil) })
+	return "http://" + env["HTTP_ADDR"], client
 }
 
 type answer struct {
@@ -91,7 +81,7 @@ type answer struct {
 	body   []byte
 }
 
-// send does not reuse connections of other tests' servers and retries nothing.
+// send holds every answer against openapi.yaml.
 func send(t testing.TB, method, url string, header http.Header, body []byte) answer {
 	t.Helper()
 	a, err := trySend(method, url, header, body)
@@ -112,11 +102,14 @@ func trySend(method, url string, header http.Header, body []byte) (answer, error
 		return answer{}, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	got, err := io.ReadAll(resp.Body)
-	return answer{resp.StatusCode, resp.Header, got}, err
+	a := answer{status: resp.StatusCode, header: resp.Header}
+	if a.body, err = io.ReadAll(resp.Body); err != nil {
+		return answer{}, err
+	}
+	return a, asDescribed(req, a)
 }
 
-var client = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
+var client = &http.Client{Timeout: 20 * time.Second}
 
 // orderBody is a good order as a map, so that a test can spoil one field.
 func orderBody() map[string]any {
