@@ -42,12 +42,12 @@ cand as materialized (
 //   - The queue is read in the statement's snapshot. A row that is missing there was committed later, and then so were
 //     all later rows of its key, because an aggregate's versions are committed in order.
 //   - "= any(array(...))": with "in (select ... limit n)" the planner may run the sub-select again and claim more than n.
-//   - "offset 0" keeps the planner from turning one index probe per key into a scan of the table.
+//   - "materialized" and "offset 0" keep the planner at one index probe per key. Left free, it joins the candidates once
+//     for each of them.
 const claimRows = `
 with` + selectCandidates + `,
-queue as (
-  select u.event_id, c.event_id is not null as mine,
-         bool_and(c.event_id is not null) over (partition by u.message_key order by u.aggregate_version) as clear
+queue as materialized (
+  select u.event_id, u.message_key, u.aggregate_version
   from (select message_key, max(aggregate_version) as last from cand group by message_key) k
   cross join lateral (
     select e.event_id, e.message_key, e.aggregate_version
@@ -56,12 +56,16 @@ queue as (
       and e.status <> 'SENT' and not e.skipped
     offset 0
   ) u
-  left join cand c on c.event_id = u.event_id
+),
+judged as (
+  select q.event_id, c.event_id is not null as mine,
+         bool_and(c.event_id is not null) over (partition by q.message_key order by q.aggregate_version) as clear
+  from queue q left join cand c on c.event_id = q.event_id
 ),
 claimed as (
   update t_outbox_event
   set status = 'SENDING', owner_token = @token, lease_until = now() + @lease, updated_at = now()
-  where event_id = any(array(select event_id from queue where mine and clear))
+  where event_id = any(array(select event_id from judged where mine and clear))
   returning event_id, event_type, message_key, aggregate_version, payload, headers, now() - created_at as age
 )
 select n.candidates, coalesce(event_id, ''), coalesce(event_type, ''), coalesce(message_key, ''),
