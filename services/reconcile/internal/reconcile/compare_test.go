@@ -209,6 +209,12 @@ var legal = []damage{
 	}},
 	{name: "an old event came after a newer one", do: func(s *Snapshot) { s.find("search").fact("0001-v1").Outcome = superseded }},
 	{name: "the document is written and the log not yet", do: func(s *Snapshot) { s.find("search").lose(paid1); s.find("search").Committed[1] = 12 }},
+	{name: "an event is superseded by one whose log row is not written yet", do: func(s *Snapshot) {
+		g := s.find("search")
+		g.fact("0002-v2").Outcome = superseded
+		g.lose(cancel2)
+		g.Committed[2] = 23
+	}},
 	{name: "a copied service with effects of its own kind", do: func(s *Snapshot) {
 		g := Group{Name: "coupons", Committed: s.Groups[0].Committed}
 		for _, o := range s.Orders {

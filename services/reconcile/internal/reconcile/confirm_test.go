@@ -132,3 +132,19 @@ func TestAFindingThatBecameAnotherIsReportedAsWhatItIsNow(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, slices.EqualFunc(one(Dead, "points", order1, paid1), confirmed, sameFinding), "%+v", confirmed)
 }
+
+// TestWhatWasSeenOnlyOnceIsLeftToTheNextRun: a finding counts when it was seen twice.
+func TestWhatWasSeenOnlyOnceIsLeftToTheNextRun(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, threeOrders())
+	parts := w.parts()
+	w.change(func(s *Snapshot) { s.find("points").lose(paid1) })
+	s, err := parts.Snapshot(t.Context())
+	require.NoError(t, err)
+	s.Now, s.Late = now, late
+	found := Compare(s).Findings
+	w.change(func(s *Snapshot) { unfinish(s, "notify", paid1, "DEAD") })
+	confirmed, err := parts.Confirm(t.Context(), s, found)
+	require.NoError(t, err)
+	require.True(t, slices.EqualFunc(one(Missing, "points", order1, paid1), confirmed, sameFinding), "%+v", confirmed)
+}

@@ -47,7 +47,7 @@ func once(ctx context.Context, env service.Env, out io.Writer) error {
 		encoder.SetIndent("", "  ")
 		err = encoder.Encode(run)
 	} else {
-		err = print(out, run)
+		err = show(out, run)
 	}
 	return errors.Join(err, verdict(run))
 }
@@ -63,8 +63,8 @@ func verdict(run Run) error {
 	return fmt.Errorf("nothing is known about agreement, because not everybody could be asked: %s", run.Error)
 }
 
-// print writes the run as tables: what was counted, what differs, and what to look at next.
-func print(out io.Writer, run Run) error {
+// show writes the run as tables: what was counted, what differs, and what to look at next.
+func show(out io.Writer, run Run) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "run %s: %s\n", run.ID, run.Status)
 	if c := run.Checked; c != nil {

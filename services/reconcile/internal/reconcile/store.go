@@ -30,7 +30,11 @@ type Run struct {
 type BusyError struct{ ID string }
 
 func (e *BusyError) Error() string {
-	return fmt.Sprintf("run %s is in progress; it may have read what it compares before you asked, so wait for it and ask again", e.ID)
+	run := "another run"
+	if e.ID != "" { // it may be about to record itself
+		run = "run " + e.ID
+	}
+	return run + " is in progress; it may have read what it compares before you asked, so wait for it and ask again"
 }
 
 // ErrNoRun means that there is no run with this id.
@@ -116,7 +120,8 @@ func (s Store) lock(ctx context.Context) (*sql.Conn, error) {
 	return conn, nil
 }
 
-// unlock gives the connection back without its lock, or not at all: in the pool it would lock everybody out.
+// unlock gives the connection back without its lock, or not at all: in the pool it would lock everybody out. A second
+// call does nothing.
 func unlock(ctx context.Context, conn *sql.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
@@ -165,6 +170,9 @@ func (b *Begun) End(ctx context.Context, report Report, failure error) error {
 		if err := tx.CreateInBatches(items, 500).Error; err != nil {
 			return fmt.Errorf("recording the findings of run %s: %w", b.ID, err)
 		}
+		// Before the commit: whoever sees the end of this run may begin the next one at once. Should one begin even
+		// earlier, its sqlBuryDead waits for this row and then finds it ended.
+		unlock(ctx, b.conn)
 		return nil
 	})
 }
