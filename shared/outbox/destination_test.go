@@ -1,0 +1,69 @@
+package outbox
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/kafka"
+	"example.com/paycast/shared/testkit"
+)
+
+func (s *stage) state(destination string) (state string) {
+	s.t.Helper()
+	require.NoError(s.t, s.sql.QueryRow(s.t.Context(),
+		"select coalesce((select state || ' ' || coalesce(cause, '') from t_outbox_destination where destination = $1), 'OPEN')", destination).Scan(&state))
+	return state
+}
+
+func (s *stage) eventuallyState(destination, want string) {
+	s.t.Helper()
+	testkit.Eventually(s.t, 20*time.Second, func() error {
+		if got := s.state(destination); got != want {
+			return fmt.Errorf("%s is %q, want %q", destination, got, want)
+		}
+		return nil
+	})
+}
+
+func TestMissingTopicPausesItsDestinationAloneUntilItExists(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	const late = "order-events.redeliver.late"
+	s.fill("L", 200, 200)
+	s.exec("update t_outbox_event set destination = $1", late)
+	s.fill("G", 200, 200)
+	reg := prometheus.NewRegistry()
+	r := s.relay(func(c *Config) { c.Metrics = reg })
+	testkit.Run(t, "relay", r.Run)
+	s.eventually(200, "status = 'SENT'")
+	s.eventuallyState(late, "PAUSED kafka_3")
+	require.Equal(t, 200, s.count("destination = $1 and retry_count = 0 and last_error_code is null", late), "its rows are untouched")
+	require.NoError(t, r.read(t.Context()))
+	require.InDelta(t, 1, testutil.ToFloat64(r.m.paused.WithLabelValues(late)), 0)
+	require.NotEmpty(t, s.logs.Find("a destination refuses events; it is paused and will be probed"))
+
+	require.NoError(t, kafka.EnsureTopics(t.Context(), s.kafka.Brokers(), late))
+	s.eventually(400, "status = 'SENT'")
+	s.eventuallyState(late, "OPEN ")
+	require.Zero(t, s.count("retry_count > 0 or status = 'DEAD'"))
+	require.NotEmpty(t, s.logs.Find("a destination accepts events again"))
+}
+
+func TestRevokedRightsPauseAndLoseNothing(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	grant := s.kafka.FailProduce(event.Topic, -1, kerr.TopicAuthorizationFailed)
+	s.fill("A", 100, 10)
+	s.run()
+	s.eventuallyState(event.Topic, "PAUSED kafka_29")
+	grant()
+	s.eventually(100, "status = 'SENT'")
+	s.requireOrdered(100)
+}
