@@ -26,7 +26,7 @@ type Parts struct {
 // and the source last, so that it knows every event that a log can have. Any part that cannot be asked is an error.
 func (p Parts) Snapshot(ctx context.Context) (Snapshot, error) {
 	groups, err := p.eachGroup(ctx, func(ctx context.Context, client ops.Client, g *Group) error {
-		return pages(ctx, client, nil, func(page facts.GroupPage) (string, error) {
+		return pages(ctx, client, func(page facts.GroupPage) (string, error) {
 			g.Facts = append(g.Facts, page.Facts...)
 			g.Faults = append(g.Faults, page.Faults...)
 			return page.Next, sameGroup(g.Name, page)
@@ -39,7 +39,7 @@ func (p Parts) Snapshot(ctx context.Context) (Snapshot, error) {
 		groups[i].Promise = promiseOf(groups[i].Facts)
 	}
 	s := Snapshot{Groups: groups}
-	err = pages(ctx, p.Source, nil, func(page facts.SourcePage) (string, error) {
+	err = pages(ctx, p.Source, func(page facts.SourcePage) (string, error) {
 		s.Orders = append(s.Orders, page.Orders...)
 		return page.Next, nil
 	})
@@ -84,15 +84,12 @@ func sameGroup(name string, page facts.GroupPage) error {
 }
 
 // pages reads /ops/facts to its end. take returns the page's `next`.
-func pages[Page any](ctx context.Context, client ops.Client, query url.Values, take func(Page) (string, error)) error {
+func pages[Page any](ctx context.Context, client ops.Client, take func(Page) (string, error)) error {
 	after := ""
 	for {
-		q := url.Values{"limit": {strconv.Itoa(facts.MaxLimit)}, "after": {after}}
-		for name, values := range query {
-			q[name] = values
-		}
 		var page Page
-		if err := client.GetJSON(ctx, "/ops/facts", q, &page); err != nil {
+		query := url.Values{"limit": {strconv.Itoa(facts.MaxLimit)}, "after": {after}}
+		if err := client.GetJSON(ctx, "/ops/facts", query, &page); err != nil {
 			return err
 		}
 		next, err := take(page)

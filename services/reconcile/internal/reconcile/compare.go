@@ -148,6 +148,11 @@ func (c *comparison) group(g Group) {
 		c.find(UnknownEvent, g.Name, f.OrderNo, id, "the log has %s v%d (%s), the source has no such event", f.EventType, f.Version, f.Status)
 	}
 	for _, f := range g.Faults {
+		if f.EventID != "" && slices.ContainsFunc(c.report.Findings, func(seen Finding) bool {
+			return seen.Group == g.Name && seen.EventID == f.EventID
+		}) {
+			continue // the same damage, seen from the service's side
+		}
 		c.find(SelfCheck, g.Name, f.OrderNo, f.EventID, "%s: %s", f.Ref, f.Detail)
 	}
 	c.report.Checked.Groups[g.Name] = counts

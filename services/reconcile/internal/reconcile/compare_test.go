@@ -118,6 +118,11 @@ var damages = []damage{
 	{"the service finds its own data wrong", func(s *Snapshot) {
 		s.find("points").Faults = []facts.Fault{{Ref: "user-1", OrderNo: order1, Detail: "balance 7, entries 6"}}
 	}, one(SelfCheck, "points", order1, "")},
+	{"a log row is gone, and the service misses it too", func(s *Snapshot) {
+		g := s.find("points")
+		g.lose(paid1)
+		g.Faults = []facts.Fault{{Ref: "entry-1", OrderNo: order1, EventID: paid1, Detail: "no log row"}}
+	}, one(Missing, "points", order1, paid1)},
 	{"the points of a payment are gone", func(s *Snapshot) { s.find("points").fact(paid1).Effect = nil }, one(EffectMissing, "points", order1, paid1)},
 	{"a payment was merely ignored by who credits", func(s *Snapshot) {
 		f := s.find("points").fact(paid1)
