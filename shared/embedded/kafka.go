@@ -46,8 +46,6 @@ func NewKafka(cfg KafkaConfig, more ...kfake.Opt) (*kfake.Cluster, error) {
 		kfake.WithLogger(kfake.BasicLogger(os.Stderr, kfake.LogLevelWarn)),
 		// Members ask for a session time-out that fits their test or demo; the usual minimum of 6 s is for clusters.
 		kfake.GroupMinSessionTimeout(100 * time.Millisecond),
-		// A slow answer to one client holds up no other.
-		kfake.SleepOutOfOrder(),
 	}, more...)...)
 	if err != nil {
 		return nil, fmt.Errorf("starting kafka on %s: %w", cfg.Addr, err)

@@ -18,15 +18,18 @@ func TestRecordsTopicsAndOffsetsSurviveKill9OfTheBroker(t *testing.T) {
 	role := "kafka " + addr + " " + t.TempDir()
 	broker := startChild(t, role)
 
-	produce(t, addr, 0, 200)
+	producer, err := sarama.NewSyncProducerFromClient(client(t, addr))
+	require.NoError(t, err)
+	produce(t, producer, 0, 200)
 	commit(t, addr, 7)
 	kill(t, broker)
 	broker = startChild(t, role)
-	produce(t, addr, 200, 300)
+	produce(t, producer, 200, 300) // the same idempotent producer goes on
 	kill(t, broker)
 	startChild(t, role)
+	require.NoError(t, producer.Close())
 
-	require.Equal(t, 300, len(read(t, addr)), "records that were acknowledged")
+	require.Len(t, read(t, addr), 300, "records that were acknowledged")
 	require.EqualValues(t, 7, committed(t, addr))
 	client := client(t, addr)
 	partitions, err := client.Partitions("letters")
@@ -63,16 +66,13 @@ func client(t *testing.T, addr string) sarama.Client {
 }
 
 // produce sends the numbers from..to-1, each its own key, and returns when all are acknowledged.
-func produce(t *testing.T, addr string, from, to int) {
+func produce(t *testing.T, producer sarama.SyncProducer, from, to int) {
 	t.Helper()
-	producer, err := sarama.NewSyncProducerFromClient(client(t, addr))
-	require.NoError(t, err)
 	for i := from; i < to; i++ {
 		text := sarama.StringEncoder(fmt.Sprint(i))
 		_, _, err := producer.SendMessage(&sarama.ProducerMessage{Topic: "letters", Key: text, Value: text})
 		require.NoError(t, err)
 	}
-	require.NoError(t, producer.Close())
 }
 
 // read returns the values of all records, each once.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -44,11 +45,21 @@ func playChild(role string) error {
 		}
 	case "kafka":
 		addr, dir, _ := strings.Cut(rest, " ")
-		cluster, err := NewKafka(KafkaConfig{Addr: addr, Dir: dir, Topics: map[string]int32{"letters": 3}})
-		if err != nil {
-			return err
+		ended := make(chan error, 1)
+		go func() {
+			ended <- ServeKafka(ctx, KafkaConfig{Addr: addr, Dir: dir, Topics: map[string]int32{"letters": 3}})
+		}()
+		for {
+			if conn, err := net.Dial("tcp", addr); err == nil {
+				_ = conn.Close() // it was only to see
+				break
+			}
+			select {
+			case err := <-ended:
+				return err
+			case <-time.After(20 * time.Millisecond):
+			}
 		}
-		defer cluster.Close()
 	}
 	fmt.Println("ready")
 	select {}

@@ -23,9 +23,6 @@ var scratch = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := os.Chmod(dir, 0o755); err != nil { // PostgreSQL may run as another account
-		return "", err
-	}
 	return dir, removeAfterUs(dir)
 })
 

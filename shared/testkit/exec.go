@@ -71,7 +71,7 @@ func build(pkg string) (string, error) {
 		return "", err
 	}
 	program := filepath.Join(into, "program")
-	if out, err := exec.CommandContext(context.Background(), "go", "build", "-o", program, pkg).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(context.Background(), "go", "build", "-buildvcs=false", "-o", program, pkg).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building %s: %w\n%s", pkg, err, out)
 	}
 	return program, nil
