@@ -27,6 +27,8 @@ func Main(m *testing.M) {
 		if err := goleak.Find(
 			goleak.IgnoreTopFunction("example.com/paycast/shared/embedded.startLoop"),
 			goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"),
+			// An open circuit breaker of sarama sleeps its ten seconds out, also after the client is closed.
+			goleak.IgnoreAnyFunction("github.com/eapache/go-resiliency/breaker.(*Breaker).timer"),
 		); err != nil {
 			fmt.Fprintln(os.Stderr, "goroutines are left after the tests:", err)
 			code = 1
