@@ -46,7 +46,7 @@ func Open(ctx context.Context, url, appName string, opts ...Option) (*gorm.DB, e
 	}
 	if o.tracer != nil {
 		// Statements only, never their parameters: those hold payloads.
-		cfg.Tracer = otelpgx.NewTracer(otelpgx.WithTracerProvider(o.tracer), otelpgx.WithTrimSQLInSpanName())
+		cfg.Tracer = otelpgx.NewTracer(otelpgx.WithTracerProvider(o.tracer))
 	}
 	pool := stdlib.OpenDB(*cfg)
 	pool.SetMaxOpenConns(o.pool)
