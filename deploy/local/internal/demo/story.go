@@ -6,42 +6,45 @@ import (
 	"fmt"
 	"time"
 
+	"example.com/paycast/deploy/local/internal/ask"
 	"example.com/paycast/deploy/local/internal/stack"
 	"example.com/paycast/shared/event"
 )
 
 // customer is one of the three, with what must come of the payment.
 type customer struct {
-	user, phone, title string
-	amount             int64 // minor units
-	currency           string
-	shown              string // the amount, for people
-	points             int64  // one per whole unit of the currency: 29.90 EUR are 29, 4500 JPY are 4500
+	ask.Customer
+	shown  string // the amount, for people
+	points int64  // one per whole unit of the currency: 29.90 EUR are 29, 4500 JPY are 4500
 
 	order string
-	paid  row // the outbox row of the payment
+	paid  ask.Row // the outbox row of the payment
+}
+
+func (c customer) callbacks() ask.Callbacks {
+	return ask.Callbacks{OrderNo: c.order, Amount: c.Amount, Currency: c.Currency}
 }
 
 // story is what the chapters share.
 type story struct {
 	*Teller
-	*asker
+	*ask.Asker
 	stack           *stack.Stack
 	ada, bob, chiyo *customer
 }
 
 // Tell tells the story on a stack that was just brought up, and returns nil when everything agrees.
 func Tell(ctx context.Context, t *Teller, s *stack.Stack) error {
-	a, err := newAsker(ctx, s.Vars())
+	a, err := ask.New(ctx, s.Vars())
 	if err != nil {
 		return err
 	}
-	defer a.close(ctx)
+	defer a.Close()
 	st := &story{
-		Teller: t, asker: a, stack: s,
-		ada:   &customer{user: "ada", phone: "+31600000001", title: "A book", amount: 2990, currency: "EUR", shown: "29.90 EUR", points: 29},
-		bob:   &customer{user: "bob", phone: "+441632960002", title: "A lamp", amount: 12000, currency: "GBP", shown: "120.00 GBP", points: 120},
-		chiyo: &customer{user: "chiyo", phone: "+81355550003", title: "A kettle", amount: 4500, currency: "JPY", shown: "4500 JPY", points: 4500},
+		Teller: t, Asker: a, stack: s,
+		ada:   &customer{Customer: ask.Customer{User: "ada", Phone: "+31600000001", Title: "A book", Amount: 2990, Currency: "EUR"}, shown: "29.90 EUR", points: 29},
+		bob:   &customer{Customer: ask.Customer{User: "bob", Phone: "+441632960002", Title: "A lamp", Amount: 12000, Currency: "GBP"}, shown: "120.00 GBP", points: 120},
+		chiyo: &customer{Customer: ask.Customer{User: "chiyo", Phone: "+81355550003", Title: "A kettle", Amount: 4500, Currency: "JPY"}, shown: "4500 JPY", points: 4500},
 	}
 	for _, chapter := range []func(context.Context) error{
 		st.orders, st.fiveCallbacks, st.refusals, st.relayDies, st.pointsDies, st.reckoning,
@@ -58,23 +61,25 @@ func (s *story) customers() []*customer { return []*customer{s.ada, s.bob, s.chi
 func (s *story) orders(ctx context.Context) error {
 	s.Chapter("Three customers order")
 	for _, c := range s.customers() {
-		o, err := s.createOrder(ctx, "demo-"+c.user, *c)
+		o, err := s.CreateOrder(ctx, "demo-"+c.User, c.Customer)
 		if err != nil {
 			return err
 		}
 		c.order = o.OrderNo
-		s.hop("payment", data{"order_no": o.OrderNo, "user": c.user}, "%-6s orders %s for %s: order %s is %s", c.user, c.title, c.shown, short(c.order), o.Status)
+		s.hop("payment", data{"order_no": o.OrderNo, "user": c.User}, "%-6s orders %s for %s: order %s is %s", c.User, c.Title, c.shown, short(c.order), o.Status)
 	}
 	return nil
 }
 
 func (s *story) fiveCallbacks(ctx context.Context) error {
 	s.Chapter("Ada pays, and the provider says so five times at once")
-	r, err := s.pay(ctx, callbacks{OrderNo: s.ada.order, Amount: s.ada.amount, Currency: s.ada.currency, Copies: 5, Parallel: 5})
+	five := s.ada.callbacks()
+	five.Copies, five.Parallel = 5, 5
+	r, err := s.Pay(ctx, five)
 	if err != nil {
 		return err
 	}
-	answers := r.different(func(i int) any { return r.Attempts[i].Answer })
+	answers, _ := r.Answers()
 	if r.Accepted != 5 || answers != 1 {
 		return fmt.Errorf("payment: %d of 5 equal callbacks were accepted, with %d different answers", r.Accepted, answers)
 	}
@@ -84,7 +89,9 @@ func (s *story) fiveCallbacks(ctx context.Context) error {
 
 func (s *story) refusals(ctx context.Context) error {
 	s.Chapter("Bob's payment: a forged callback, then one for the wrong amount")
-	r, err := s.pay(ctx, callbacks{OrderNo: s.bob.order, Amount: s.bob.amount, Currency: s.bob.currency, Mode: "bad_signature"})
+	bad := s.bob.callbacks()
+	bad.Mode = "bad_signature"
+	r, err := s.Pay(ctx, bad)
 	if err != nil {
 		return err
 	}
@@ -92,7 +99,8 @@ func (s *story) refusals(ctx context.Context) error {
 		return fmt.Errorf("payment: a callback with a bad signature was answered %d and must be 401", r.Attempts[0].Status)
 	}
 	s.hop("world", data{"status": r.Attempts[0].Status}, "bad signature: answered 401")
-	r, err = s.pay(ctx, callbacks{OrderNo: s.bob.order, Amount: s.bob.amount, Currency: s.bob.currency, Mode: "wrong_amount"})
+	bad.Mode = "wrong_amount"
+	r, err = s.Pay(ctx, bad)
 	if err != nil {
 		return err
 	}
@@ -100,7 +108,7 @@ func (s *story) refusals(ctx context.Context) error {
 		return fmt.Errorf("payment: an authentic callback for the wrong amount was answered %d and must be 200", r.Attempts[0].Status)
 	}
 	s.hop("world", data{"status": r.Attempts[0].Status}, "wrong amount: answered 200, so that it is not sent for three days")
-	o, err := s.order(ctx, s.bob.order)
+	o, err := s.Order(ctx, s.bob.order)
 	if err != nil {
 		return err
 	}
@@ -123,7 +131,7 @@ func (s *story) relayDies(ctx context.Context) error {
 		return err
 	}
 	s.hop("world", nil, "callback answered 200 in %d ms: it waits for nothing but the database", time.Since(begin).Milliseconds())
-	claimed := func(r row) bool { return r.Status == "SENDING" }
+	claimed := func(r ask.Row) bool { return r.Status == "SENDING" }
 	if err := s.awaitRow(ctx, s.bob, "claimed by the relay", claimed); err != nil {
 		return err
 	}
@@ -149,7 +157,8 @@ func (s *story) pointsDies(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.hop("world", nil, "one trade under %d webhook ids, both answered 200", r.different(func(i int) any { return r.Attempts[i].WebhookID }))
+	_, ids := r.Answers()
+	s.hop("world", nil, "one trade under %d webhook ids, both answered 200", ids)
 	if err := s.sent(ctx, s.chiyo); err != nil {
 		return err
 	}
@@ -166,14 +175,15 @@ func (s *story) pointsDies(ctx context.Context) error {
 }
 
 // payOnce reports a payment in a way that must be accepted whatever the mode.
-func (s *story) payOnce(ctx context.Context, c *customer, mode string) (report, error) {
-	copies := 1
+func (s *story) payOnce(ctx context.Context, c *customer, mode string) (ask.Report, error) {
+	pay := c.callbacks()
+	pay.Mode, pay.Copies = mode, 1
 	if mode != "" {
-		copies = 2
+		pay.Copies = 2
 	}
-	r, err := s.pay(ctx, callbacks{OrderNo: c.order, Amount: c.amount, Currency: c.currency, Mode: mode, Copies: copies})
-	if err == nil && r.Accepted != copies {
-		err = fmt.Errorf("payment: %d of %d callbacks of order %s were accepted", r.Accepted, copies, c.order)
+	r, err := s.Pay(ctx, pay)
+	if err == nil && r.Accepted != pay.Copies {
+		err = fmt.Errorf("payment: %d of %d callbacks of order %s were accepted", r.Accepted, pay.Copies, c.order)
 	}
 	return r, err
 }

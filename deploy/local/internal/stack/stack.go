@@ -241,12 +241,11 @@ func (s *Stack) bring(ctx context.Context, p *supervise.Process, detail string, 
 
 func (s *Stack) prepareDatabases(ctx context.Context) error {
 	err := s.step("databases", "one for each service, with an owner and a role", func() error {
-		for _, svc := range s.services {
-			if err := s.databases[svc.Name].ensure(ctx); err != nil {
-				return err
-			}
+		group, ctx := errgroup.WithContext(ctx)
+		for _, db := range s.databases {
+			group.Go(func() error { return db.ensure(ctx) })
 		}
-		return nil
+		return group.Wait()
 	})
 	if err != nil {
 		return err
