@@ -17,8 +17,9 @@ type customer struct {
 	shown  string // the amount, for people
 	points int64  // one per whole unit of the currency: 29.90 EUR are 29, 4500 JPY are 4500
 
-	order string
-	paid  ask.Row // the outbox row of the payment
+	order  string
+	paid   ask.Row // the outbox row of the payment
+	copies int     // of its event on the topic
 }
 
 func (c customer) callbacks() ask.Callbacks {

@@ -40,6 +40,16 @@ func (t *Teller) Chapter(title string) {
 	t.out.Line("\n%s", t.out.Paint(console.Bold, title))
 }
 
+// Note explains what was shown.
+func (t *Teller) Note(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if t.json {
+		t.write(map[string]any{"kind": "note", "text": text})
+		return
+	}
+	t.out.Line("\n  %s", text)
+}
+
 // data are the values of a line, for programs.
 type data map[string]any
 
