@@ -1,0 +1,67 @@
+// Package audit keeps who changed something by hand, what and why.
+//
+// The row is written in the transaction that makes the change: there is no change without its row and no row without its
+// change. Rows are never updated or deleted; a trigger sees to it.
+//
+// The package does not own who may do what; that is the ops token's.
+package audit
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+
+	"gorm.io/gorm"
+
+	"example.com/paycast/shared/postgres"
+)
+
+//go:embed migrations/*.sql
+var files embed.FS
+
+// Migrations create the table in a service's own database: an act is recorded where the rows are that it changes.
+var Migrations = postgres.Set{Name: "audit", FS: must(fs.Sub(files, "migrations"))}
+
+func must(f fs.FS, err error) fs.FS {
+	if err != nil {
+		panic(err) // the folder is embedded above
+	}
+	return f
+}
+
+// By is who acts and why; both are required.
+type By struct {
+	Actor  string `json:"actor"`
+	Reason string `json:"reason"`
+}
+
+// ErrNobody is the answer to an act without a person or a reason.
+var ErrNobody = errors.New(`send {"actor": "who you are", "reason": "why"}, at most 128 and 512 bytes`)
+
+// From reads who acts and why from a request's JSON body.
+func From(r *http.Request) (By, error) {
+	var by By
+	if err := json.NewDecoder(r.Body).Decode(&by); err != nil {
+		return By{}, ErrNobody
+	}
+	if by.Actor == "" || len(by.Actor) > 128 || by.Reason == "" || len(by.Reason) > 512 {
+		return By{}, ErrNobody
+	}
+	return by, nil
+}
+
+// Write records an act in the caller's transaction, and refuses a handle outside one.
+func Write(ctx context.Context, tx *gorm.DB, by By, verb, object, detail string) error {
+	if !postgres.InTx(tx) {
+		return errors.New("audit.Write needs a handle inside the transaction that makes the change")
+	}
+	row := map[string]any{"actor": by.Actor, "verb": verb, "object": object, "reason": by.Reason, "detail": detail}
+	if err := tx.Session(&gorm.Session{NewDB: true, Context: ctx}).Table("t_audit").Create(row).Error; err != nil {
+		return fmt.Errorf("recording %s of %s: %w", verb, object, err)
+	}
+	return nil
+}

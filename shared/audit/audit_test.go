@@ -1,0 +1,49 @@
+package audit
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gorm.io/gorm"
+
+	"example.com/paycast/shared/postgres"
+	"example.com/paycast/shared/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+func TestActIsRecordedWithItsChangeAndNeverAltered(t *testing.T) {
+	t.Parallel()
+	db, err := postgres.Open(t.Context(), testkit.Postgres(t, Migrations), "test")
+	require.NoError(t, err)
+	defer postgres.Close(db)
+	by := By{"anna", "the topic was full"}
+	require.Error(t, Write(t.Context(), db, by, "release", "outbox/E1", ""))
+	boom := errors.New("no")
+	require.ErrorIs(t, db.Transaction(func(tx *gorm.DB) error {
+		require.NoError(t, Write(t.Context(), tx, by, "release", "outbox/E1", ""))
+		return boom
+	}), boom)
+	var n int64
+	require.NoError(t, db.Table("t_audit").Count(&n).Error)
+	require.Zero(t, n)
+	require.NoError(t, db.Transaction(func(tx *gorm.DB) error { return Write(t.Context(), tx, by, "release", "outbox/E1", "x") }))
+	for _, sql := range []string{"update t_audit set actor = 'x'", "delete from t_audit", "truncate t_audit"} {
+		require.ErrorContains(t, db.Exec(sql).Error, "append-only")
+	}
+}
+
+func TestActWithoutPersonOrReasonIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, body := range []string{"", "{}", `{"actor":"anna"}`, `{"reason":"r"}`, `{"actor":"anna","reason":"` + strings.Repeat("r", 513) + `"}`, "x"} {
+		_, err := From(httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(body)))
+		require.ErrorIs(t, err, ErrNobody, body)
+	}
+	by, err := From(httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(`{"actor":"anna","reason":"r"}`)))
+	require.NoError(t, err)
+	require.Equal(t, By{"anna", "r"}, by)
+}
