@@ -137,12 +137,14 @@ func cleanUp(ctx context.Context, data string) error {
 		for _, pid := range running {
 			alive = alive || pid == head
 		}
-		if !alive {
-			if err := signalAll(running, syscall.SIGKILL); err != nil {
-				return err
-			}
+		sig := syscall.SIGKILL
+		if alive {
+			// The server of a process that has just died may be on its way out, and a stopped one cannot go it.
+			sig = syscall.SIGCONT
 		}
-		// The server of a process that has just died may be on its way out.
+		if err := signalAll(running, sig); err != nil {
+			return err
+		}
 		if time.Now().After(deadline) {
 			return fmt.Errorf("a server already runs there, with pid %d", head)
 		}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -33,13 +34,18 @@ func playChild(role string) error {
 	what, rest, _ := strings.Cut(role, " ")
 	ctx := context.Background()
 	switch what {
-	case "postgres", "paused-postgres":
+	case "postgres", "paused-postgres", "stopped-postgres":
 		p, err := StartPostgres(ctx, PostgresConfig{Dir: rest})
 		if err != nil {
 			return err
 		}
-		if what == "paused-postgres" {
+		switch what {
+		case "paused-postgres":
 			if _, err := Pause(p.Pid()); err != nil {
+				return err
+			}
+		case "stopped-postgres":
+			if err := SignalTree(p.Pid(), syscall.SIGSTOP); err != nil {
 				return err
 			}
 		}

@@ -151,6 +151,14 @@ func TestNothingOutlivesAKilledParent(t *testing.T) {
 	}
 }
 
+func TestAServerThatACrashLeftStoppedIsEndedBeforeTheNextStart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	kill(t, startChild(t, "stopped-postgres "+dir))
+	require.NotEmpty(t, inside(filepath.Join(dir, "data")))
+	start(t, PostgresConfig{Dir: dir})
+}
+
 func TestOrphansOfACrashAreEndedBeforeTheNextStart(t *testing.T) {
 	t.Parallel()
 	cfg := PostgresConfig{Dir: t.TempDir()}

@@ -67,7 +67,7 @@ func KillTree(pid int) error {
 }
 
 // SignalTree sends sig to a process and its descendants: SIGSTOP and SIGCONT, above all. A PostgreSQL whose head alone
-// is stopped goes on serving.
+// is stopped goes on serving. What is stopped when we die stays there, stopped; Pause sees to that as well.
 func SignalTree(pid int, sig syscall.Signal) error {
 	return signalAll(family(pid), sig)
 }
