@@ -42,6 +42,9 @@ var known = map[string]int{
 // Types are the names of all events, sorted.
 func Types() []string { return slices.Sorted(maps.Keys(known)) }
 
+// Catalogue gives each type and the newest payload version that this build understands.
+func Catalogue() map[string]int { return maps.Clone(known) }
+
 // The states of an order. See docs/architecture.md for the legal steps.
 const (
 	StatusCreated  = "CREATED"
