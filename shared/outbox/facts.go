@@ -34,7 +34,7 @@ func Facts(ctx context.Context, db *gorm.DB, aggregateType string, ids []string)
 		}
 		out[r.AggregateID] = append(out[r.AggregateID], facts.Sent{
 			EventID: r.EventID, EventType: r.EventType, Version: r.AggregateVersion, Hash: e.Hash(), Status: r.Status,
-			Topic: r.Destination, Partition: r.BrokerPartition, Offset: r.BrokerOffset, CreatedAt: r.CreatedAt,
+			Topic: r.Destination, Partition: r.BrokerPartition, Offset: r.BrokerOffset, CreatedAt: r.CreatedAt.UTC(),
 		})
 	}
 	return out, nil

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"time"
 
 	"gorm.io/gorm"
 
 	"example.com/paycast/shared/event"
 	"example.com/paycast/shared/facts"
 	"example.com/paycast/shared/ops"
+	"example.com/paycast/shared/outbox"
 )
 
 // mountOps opens what operators and other services may ask of this service, behind the ops token.
@@ -20,6 +20,7 @@ func (s *server) mountOps(o *ops.Server) {
 	o.Handle("GET /ops/facts", s.answer(s.facts))
 	o.Handle("GET /ops/incidents", s.answer(s.incidents))
 	o.Handle("GET /ops/orders/{no}/contact", s.answer(s.contact))
+	outbox.Mount(o, s.db, s.log)
 }
 
 // answer turns a function of a request into a handler.
@@ -51,19 +52,6 @@ func limitOf(r *http.Request) (int, error) {
 	return limit, nil
 }
 
-// outboxRow is what a fact tells of an outbox row. The payload is read to recompute the hash: what is compared with the
-// consumers is what the row holds now, not what somebody once wrote down about it.
-type outboxRow struct {
-	EventID, EventType           string
-	EventVersion                 int
-	AggregateID                  string
-	AggregateVersion             int64
-	Payload, Status, Destination string
-	BrokerPartition              *int32
-	BrokerOffset                 *int64
-	CreatedAt                    time.Time
-}
-
 // facts is the source's side of the reconciliation.
 func (s *server) facts(r *http.Request) (any, error) {
 	query := r.URL.Query()
@@ -84,10 +72,9 @@ func (s *server) facts(r *http.Request) (any, error) {
 		if err := find.Find(&orders).Error; err != nil || len(orders) == 0 {
 			return err
 		}
-		at := make(map[string]int, len(orders))
 		numbers := make([]string, len(orders))
 		for i, o := range orders {
-			at[o.OrderNo], numbers[i] = i, o.OrderNo
+			numbers[i] = o.OrderNo
 			page.Orders = append(page.Orders, facts.Order{
 				OrderNo: o.OrderNo, UserID: o.UserID, Amount: o.Amount, Currency: o.Currency,
 				Status: o.Status, Version: o.Version, PaidAt: utc(o.PaidAt), Events: []facts.Sent{},
@@ -96,27 +83,13 @@ func (s *server) facts(r *http.Request) (any, error) {
 		if len(orders) == limit && query.Get("order_no") == "" {
 			page.Next = numbers[limit-1]
 		}
-		var rows []outboxRow
-		err := tx.Table("t_outbox_event").Order("aggregate_id, aggregate_version").
-			Find(&rows, "aggregate_type = ? and aggregate_id in ?", event.AggregateOrder, numbers).Error
-		for _, row := range rows {
-			o := &page.Orders[at[row.AggregateID]]
-			o.Events = append(o.Events, row.sent())
+		sent, err := outbox.Facts(r.Context(), tx, event.AggregateOrder, numbers)
+		for i, o := range page.Orders {
+			page.Orders[i].Events = append(o.Events, sent[o.OrderNo]...)
 		}
 		return err
 	})
 	return page, err
-}
-
-func (r outboxRow) sent() facts.Sent {
-	hash := event.Event{
-		Type: r.EventType, Version: r.EventVersion, AggregateID: r.AggregateID, AggregateVersion: r.AggregateVersion,
-		Payload: []byte(r.Payload),
-	}.Hash()
-	return facts.Sent{
-		EventID: r.EventID, EventType: r.EventType, Version: r.AggregateVersion, Hash: hash, Status: r.Status,
-		Topic: r.Destination, Partition: r.BrokerPartition, Offset: r.BrokerOffset, CreatedAt: r.CreatedAt.UTC(),
-	}
 }
 
 // incidents lists what waits for a person, oldest first; ?state=RESOLVED shows what no longer does.

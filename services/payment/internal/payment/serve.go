@@ -6,14 +6,15 @@ import (
 	"fmt"
 	"strings"
 
+	"example.com/paycast/shared/audit"
 	"example.com/paycast/shared/outbox"
 	"example.com/paycast/shared/postgres"
 	"example.com/paycast/shared/service"
 	"example.com/paycast/shared/webhook"
 )
 
-// Migrations are this service's tables and those of the outbox in its database.
-var Migrations = []postgres.Set{{Name: "payment", FS: migrations()}, outbox.Migrations}
+// Migrations are this service's tables and those of the mechanisms in its database.
+var Migrations = []postgres.Set{{Name: "payment", FS: migrations()}, outbox.Migrations, audit.Migrations}
 
 // Migrate is the subcommand `payment migrate`.
 func Migrate(ctx context.Context, env service.Env) error {
