@@ -1,0 +1,116 @@
+package consumertest
+
+import (
+	"context"
+	"net/http"
+	"testing"
+
+	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/testkit"
+)
+
+func killedInside(t testing.TB, s Service) {
+	w := newWorld(t, s, 1)
+	p := w.start()
+	g := w.shutsGate("order-1")
+	w.send(Paid("order-1", "ann"))
+	g.arrives()
+	p.Kill()
+	w.abandoned()
+	g.open()
+	w.heals()
+	if n := w.effects("order-1"); n != 0 {
+		w.Fatalf("%d effects of a transaction that was never committed", n)
+	}
+	w.start()
+	w.once("order-1")
+	w.noLetters()
+}
+
+func killedAfterCommit(t testing.TB, s Service) {
+	w := newWorld(t, s, 1)
+	p := w.start()
+	g := w.shutsGate("order-1")
+	w.send(Paid("order-1", "ann"))
+	g.arrives()
+	w.broker.Pause() // no offset can be committed from here on
+	g.open()
+	w.happens("order-1")
+	p.Kill()
+	w.broker.Resume()
+	w.heals()
+	if at := testkit.CommittedOffset(w, w.broker.Brokers(), s.Group, event.Topic, 0); at > 0 {
+		w.Fatalf("offset %d was committed before the effect", at)
+	}
+	w.start()
+	w.send(Paid("order-2", "ann")) // behind the redelivery of the first
+	w.once("order-1", "order-2")
+	w.noLetters()
+}
+
+func databaseDown(t testing.TB, s Service) {
+	w := newWorld(t, s, 1)
+	link, env := w.behind()
+	p, opsAddr := w.launch(env)
+	p.WaitReady(opsAddr, w.s.Within)
+	w.send(Paid("before", "ann"))
+	w.once("before")
+	link.Cut()
+	w.send(payments(orders(10))...)
+	w.eventually("the process says that it is not ready", func() bool { return w.ready(opsAddr) == http.StatusServiceUnavailable })
+	link.Restore()
+	w.once(orders(10)...)
+	w.noLetters()
+	if n := w.count("SELECT count(*) FROM t_message_consume WHERE retry_count > 0"); n != 0 {
+		w.Fatalf("the outage was counted against %d messages", n)
+	}
+	p.WaitReady(opsAddr, w.s.Within)
+}
+
+func stoppedUnderLoad(t testing.TB, s Service) {
+	w := newWorld(t, s, 4)
+	names := orders(300)
+	load := testkit.Run(w, "load", func(context.Context) error {
+		w.send(payments(names)...)
+		return nil
+	})
+	for i, least := range []int{20, 80, 140} {
+		p := w.start()
+		w.happens(names[:least]...)
+		if err := p.Term(w.s.Within); err != nil {
+			w.Fatalf("stop %d: %v", i+1, err)
+		}
+	}
+	<-load.Done()
+	w.start()
+	w.once(names...)
+	w.unharmed()
+}
+
+func membersComeAndGo(t testing.TB, s Service) {
+	w := newWorld(t, s, 4)
+	names := orders(300)
+	first := w.start()
+	load := testkit.Run(w, "load", func(context.Context) error {
+		w.send(payments(names)...)
+		return nil
+	})
+	w.happens(names[:20]...)
+	second := w.start()
+	w.happens(names[:80]...)
+	w.must(first.Term(w.s.Within))
+	w.start()
+	second.Kill()
+	<-load.Done()
+	w.once(names...)
+	w.unharmed()
+}
+
+// unharmed fails when something was parked or counted as a failure.
+func (w *world) unharmed() {
+	w.Helper()
+	w.noLetters()
+	if n := w.count("SELECT count(*) FROM t_message_consume WHERE retry_count > 0 OR status <> 'SUCCESS'"); n != 0 {
+		w.Fatalf("stopping was counted against %d messages", n)
+	}
+}
