@@ -58,6 +58,10 @@ func describe(err error) string {
 	}
 }
 
+// Environ is the environment of this program. Main hands it to a Command; programs with a command line of their own ask
+// for it.
+func Environ() (Env, error) { return environment(os.Environ()) }
+
 // environment turns a list as of os.Environ into an Env and reads the files that NAME_FILE variables point at.
 func environment(list []string) (Env, error) {
 	env := Env{}

@@ -14,6 +14,7 @@ import (
 
 	"example.com/paycast/deploy/local/internal/stack"
 	"example.com/paycast/deploy/local/internal/supervise"
+	"example.com/paycast/shared/service"
 )
 
 var commands struct {
@@ -26,6 +27,10 @@ var commands struct {
 	Resume verbCommand `cmd:"" help:"Let a paused process go on."`
 	Start  verbCommand `cmd:"" help:"Start a process again that has ended."`
 	Part   partCommand `cmd:"" hidden:"" help:"Be an embedded part."`
+
+	Secrets secretsCommand `cmd:"" hidden:"" help:"Compose: make the secrets."`
+	Topics  topicsCommand  `cmd:"" hidden:"" help:"Compose: create the topics."`
+	Story   storyCommand   `cmd:"" hidden:"" help:"Compose: tell the story without killing anybody."`
 }
 
 // stackFlags say what to bring up.
@@ -98,7 +103,10 @@ func run() int {
 	// A second Ctrl-C has its default effect: we end at once, and the kernel ends what we have started.
 	context.AfterFunc(ctx, stop)
 	k.BindTo(ctx, (*context.Context)(nil))
-	err := k.Run(ctx)
+	err := k.BindToProvider(service.Environ)
+	if err == nil {
+		err = k.Run(ctx)
+	}
 	switch {
 	case err == nil:
 		return 0
