@@ -1,0 +1,109 @@
+package notify
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/paycast/shared/lease"
+	"example.com/paycast/shared/postgres"
+	"example.com/paycast/shared/testkit"
+)
+
+func newTestBucket(t *testing.T, rate float64, burst int) *bucket {
+	db, err := postgres.Open(t.Context(), testkit.Postgres(t, Migrations...), "test")
+	require.NoError(t, err)
+	t.Cleanup(func() { postgres.Close(db) })
+	return newBucket(db, rate, burst)
+}
+
+func TestManyTakersAtOnceTakeNoMoreThanTheBucketHolds(t *testing.T) {
+	t.Parallel()
+	b := newTestBucket(t, 0.001, 7)
+	var taken atomic.Int32
+	var all sync.WaitGroup
+	for range 40 {
+		all.Go(func() {
+			if ok, _, err := b.take(t.Context()); err == nil && ok {
+				taken.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	require.EqualValues(t, 7, taken.Load())
+	ok, wait, err := b.take(t.Context())
+	require.NoError(t, err)
+	require.False(t, ok)
+	require.InDelta(t, 1000, wait.Seconds(), 60, "the hint is the time until the next token")
+}
+
+// The database's clock may step back, and another sender's take may have begun later than ours.
+func TestTimeThatGoesBackwardsMakesNoTokens(t *testing.T) {
+	t.Parallel()
+	b := newTestBucket(t, 1000, 5)
+	require.NoError(t, b.db.Exec("UPDATE t_rate_bucket SET tokens = 0, refilled_at = now() + interval '1 hour'").Error)
+	for range 20 {
+		ok, _, err := b.take(t.Context())
+		require.NoError(t, err)
+		require.False(t, ok)
+	}
+}
+
+func TestClaimThatEndsBeforeTheNextTokenIsGivenBack(t *testing.T) {
+	t.Parallel()
+	b := newTestBucket(t, 0.001, 1)
+	rule := lease.Rule{Lease: 500 * time.Millisecond, Deadline: 100 * time.Millisecond, Margin: 100 * time.Millisecond}
+	first, err := b.wait(t.Context(), rule.Begin("test"))
+	require.NoError(t, err)
+	first.done()
+	_, err = b.wait(t.Context(), rule.Begin("test"))
+	require.ErrorAs(t, err, new(errNoToken))
+	first.done() // once more: it must not free somebody else's turn
+	require.Empty(t, b.turn, "the turn is free again")
+}
+
+func TestTokenThatWasKeptTooLongIsGivenUp(t *testing.T) {
+	t.Parallel()
+	var requests atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		requests.Add(1)
+		w.WriteHeader(http.StatusAccepted)
+		_, _ = w.Write([]byte(`{"message_id": "m"}`))
+	}))
+	defer server.Close()
+	p := newProvider(server.URL, time.Second, 1)
+	defer p.close()
+	used := 0
+	send := func(age time.Duration) verdict {
+		return p.send(t.Context(), token{taken: time.Now().Add(-age), done: func() { used++ }}, "key", "+1", "text")
+	}
+	require.Equal(t, verdict{notBegun: true}, send(tokenLife+time.Millisecond))
+	require.Zero(t, requests.Load())
+	require.NotZero(t, used, "the turn is passed on")
+	require.Equal(t, verdict{status: Sent, messageID: "m"}, send(0))
+	require.Equal(t, verdict{notBegun: true}, send(tokenLife+time.Millisecond), "on a connection that is open already")
+	require.Equal(t, verdict{status: Sent, messageID: "m"}, send(0))
+	require.EqualValues(t, 2, requests.Load())
+}
+
+func TestAnswersAreJudgedByWhatTheySayOfTheMessage(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]Status{
+		200: Unknown, 202: Unknown, // without a message id
+		302: Retry, 400: Failed, 401: Retry, 403: Retry, 404: Retry, 405: Retry, 407: Retry, 408: Retry, 409: Failed, 413: Failed,
+		422: Failed, 425: Retry, 429: Retry, 500: Unknown, 503: Unknown,
+	} {
+		require.Equal(t, want, judge(&http.Response{StatusCode: status, Body: http.NoBody}).status, status)
+	}
+	for text, want := range map[string]time.Duration{
+		"": 0, "7": 7 * time.Second, "-7": 0, "soon": 0, "999999999": maxRetryAfter, "Mon, 02 Jan 2006 15:04:05 GMT": 0,
+		time.Now().Add(time.Minute).UTC().Format(http.TimeFormat): time.Minute,
+	} {
+		require.InDelta(t, want.Seconds(), retryAfter(http.Header{"Retry-After": {text}}).Seconds(), 2, text)
+	}
+}

@@ -1,0 +1,123 @@
+package notify_test
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/paycast/deploy/world/sms"
+	"example.com/paycast/shared/service"
+)
+
+// These tests end and stop real processes.
+
+func TestSenderKilledBetweenAcceptanceAndMarkSendsOnce(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	s.mode(sms.Mode{Mode: sms.ModeAcceptThenHang})
+	victim := s.child(service.Env{"SMS_TIMEOUT": "1900ms", "SMS_LEASE": "5s"})
+	id := s.insert(1)[0]
+	require.Eventually(t, func() bool { return len(s.provider.Messages()) == 1 }, soon, time.Millisecond)
+	require.NoError(t, victim.Process.Kill())
+	require.Error(t, victim.Wait())
+	require.Equal(t, row{Status: "SENDING", Attempts: 1}, s.row(id), "killed with the command in its hand")
+	s.mode(sms.Mode{Mode: sms.ModeOK})
+
+	p := s.sender(nil)
+	require.Equal(t, row{"SENT", 2, 1, ""}, s.await(id, "SENT"))
+	require.Equal(t, float64(1), p.metric(t, "notify_lease_expired_total"))
+	require.Len(t, s.sent(), 1, "the successor asked")
+	s.oneMessageEach(id)
+}
+
+// A process that stands still cannot know that time has passed. It wakes up with a command that is no longer its own.
+func TestSenderThatWakesUpAfterItsLeaseChangesNothing(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	s.mode(sms.Mode{Mode: sms.ModeAcceptThenHang})
+	sleeper := s.child(service.Env{"SMS_TIMEOUT": "1900ms", "SMS_LEASE": "5s"})
+	id := s.insert(1)[0]
+	require.Eventually(t, func() bool { return len(s.provider.Messages()) == 1 }, soon, time.Millisecond)
+	require.NoError(t, sleeper.Process.Signal(syscall.SIGSTOP))
+
+	p := s.sender(nil)
+	s.await(id, "SENT")
+	p.stop()
+	before := s.dump()
+	require.NoError(t, sleeper.Process.Signal(syscall.SIGCONT))
+	require.Eventually(t, func() bool {
+		return process{ops: sleeper.ops}.metric(t, "notify_fenced_settles_total") == 1
+	}, soon, 20*time.Millisecond)
+	require.Equal(t, before, s.dump())
+	s.oneMessageEach(id)
+}
+
+func TestStopUnderLoadFinishesWhatIsBegunAndGivesBackTheRest(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	s.mode(sms.Mode{Mode: sms.ModeSlow, DelayMS: 300})
+	c := s.child(service.Env{"SMS_RATE": "8", "SMS_BURST": "1", "SMS_TIMEOUT": "900ms", "SMS_LEASE": "10s"})
+	ids := s.insert(40)
+	// In the middle: some are sent, some under way, and all others of the four workers wait for a token.
+	require.Eventually(t, func() bool { return len(s.sent()) >= 5 }, soon, 10*time.Millisecond)
+	require.NoError(t, c.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, c.Wait(), "exit code 0; the log was:\n%s", c.logs)
+
+	require.Zero(t, s.count("SENDING"), "nothing is left to a lease")
+	require.Zero(t, s.count("UNKNOWN"), "no request was cut off")
+	require.Equal(t, len(s.sent()), s.count("SENT"))
+	require.Equal(t, 40-len(s.sent()), s.count("PENDING"))
+	var counted int
+	require.NoError(t, s.db.QueryRow(t.Context(), "SELECT sum(attempts) FROM t_notification_command WHERE status = 'PENDING'").Scan(&counted))
+	require.Zero(t, counted, "what was not begun is not counted")
+
+	s.mode(sms.Mode{Mode: sms.ModeOK})
+	s.sender(nil)
+	s.awaitCount("SENT", 40)
+	require.Len(t, s.sent(), 40)
+	s.oneMessageEach(ids...)
+}
+
+func TestPhoneNumbersLeaveNoTrace(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	c := s.child(nil)
+	for _, mode := range []string{sms.ModeOK, sms.ModeReject, sms.ModeError, sms.ModeAcceptThenHang, sms.ModeAcceptThenReset} {
+		s.mode(sms.Mode{Mode: mode})
+		n := len(s.sent())
+		s.insert(1)
+		require.Eventually(t, func() bool { return len(s.sent()) > n }, soon, 10*time.Millisecond)
+	}
+	s.mode(sms.Mode{Mode: sms.ModeOK})
+	s.awaitCount("SENT", 4)
+	var page any
+	require.NoError(t, c.ops.GetJSON(t.Context(), "/ops/commands", nil, &page))
+	require.NoError(t, c.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, c.Wait())
+
+	require.Contains(t, c.logs.String(), "the provider refuses a message for good", "the log is the right one")
+	for where, text := range map[string]string{"log": c.logs.String(), "database": s.dump(), "ops": fmt.Sprint(page)} {
+		require.NotContains(t, text, strings.TrimPrefix(phone, "+"), where)
+	}
+}
+
+// dump is everything that the service has stored.
+func (s *stack) dump() string {
+	s.t.Helper()
+	var all strings.Builder
+	for _, table := range []string{"t_notification_command", "t_rate_bucket", "t_message_consume", "t_message_retry", "t_dead_letter"} {
+		rows, err := s.db.Query(s.t.Context(), "SELECT r::text FROM "+table+" r ORDER BY 1")
+		require.NoError(s.t, err)
+		for rows.Next() {
+			var text string
+			require.NoError(s.t, rows.Scan(&text))
+			all.WriteString(table + text + "\n")
+		}
+		require.NoError(s.t, rows.Err())
+	}
+	return all.String()
+}

@@ -1,0 +1,372 @@
+package notify_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/paycast/deploy/world/sms"
+	"example.com/paycast/services/notify/internal/notify"
+	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/ops"
+	"example.com/paycast/shared/service"
+	"example.com/paycast/shared/testkit"
+)
+
+const (
+	opsToken = "an-ops-token-of-this-test"
+	phone    = "+441632960007"
+
+	soon = 20 * time.Second // bound of everything that must happen
+)
+
+// TestMain lets the test binary be the service, so that a test can kill it.
+func TestMain(m *testing.M) {
+	if os.Getenv("NOTIFY_TEST_PROCESS") != "" {
+		service.Main("notify", service.Command{Name: "send", Run: notify.Send})
+	}
+	os.Exit(m.Run())
+}
+
+// stack is what surrounds the two processes: the database, the SMS provider, and payment's contact API.
+type stack struct {
+	t        *testing.T
+	db       *pgxpool.Pool // the test's own view
+	env      service.Env
+	provider *sms.Provider
+
+	mu      sync.Mutex
+	posts   []post
+	contact http.HandlerFunc
+}
+
+// post is one POST /sms as it reached the provider.
+type post struct {
+	at  time.Time
+	key string
+}
+
+func newStack(t *testing.T) *stack {
+	t.Helper()
+	s := &stack{t: t}
+	url := testkit.Postgres(t, notify.Migrations...)
+	var err error
+	s.db, err = pgxpool.New(t.Context(), url)
+	require.NoError(t, err)
+	t.Cleanup(s.db.Close)
+	s.provider, err = sms.Open("")
+	require.NoError(t, err)
+	provider := httptest.NewServer(http.HandlerFunc(s.record))
+	payment := httptest.NewServer(http.HandlerFunc(s.contacts))
+	t.Cleanup(func() {
+		for _, server := range []*httptest.Server{provider, payment} {
+			server.CloseClientConnections()
+			server.Close()
+		}
+		require.NoError(t, s.provider.Close())
+	})
+	s.env = service.Env{
+		"DATABASE_URL": url, "OPS_TOKEN": opsToken, "LOG_LEVEL": "error", "SMS_URL": provider.URL, "PAYMENT_OPS_URL": payment.URL,
+		"SMS_RATE": "1000", "SMS_BURST": "100", "SMS_POLL": "20ms", "SMS_RETRY_BASE": "50ms", "SMS_RETRY_CAP": "200ms",
+		"SMS_TIMEOUT": "400ms", "SMS_LEASE": "2s",
+	}
+	return s
+}
+
+func (s *stack) record(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost {
+		s.mu.Lock()
+		s.posts = append(s.posts, post{time.Now(), r.Header.Get("Idempotency-Key")})
+		s.mu.Unlock()
+	}
+	s.provider.ServeHTTP(w, r)
+}
+
+// sent is every POST /sms so far, also those that were refused.
+func (s *stack) sent() []post {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.posts)
+}
+
+// contacts is payment's answer; a test may put another in its place.
+func (s *stack) contacts(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	other := s.contact
+	s.mu.Unlock()
+	switch {
+	case other != nil:
+		other(w, r)
+	case r.Header.Get("Authorization") != "Bearer "+opsToken:
+		ops.Problem(w, http.StatusUnauthorized, "unauthorized", "")
+	case !strings.HasPrefix(r.URL.Path, "/ops/orders/") || !strings.HasSuffix(r.URL.Path, "/contact"):
+		ops.Problem(w, http.StatusNotFound, "not-found", "")
+	default:
+		ops.WriteJSON(w, http.StatusOK, map[string]string{"phone": phone})
+	}
+}
+
+func (s *stack) setContact(h http.HandlerFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.contact = h
+}
+
+func (s *stack) mode(m sms.Mode) {
+	s.t.Helper()
+	require.NoError(s.t, s.provider.SetMode(m))
+}
+
+// process is one running subcommand.
+type process struct {
+	url  string
+	ops  ops.Client
+	stop func() // as SIGTERM does, and waits
+}
+
+// start runs a subcommand in this process until the test ends, and waits until it is ready.
+func (s *stack) start(run func(context.Context, service.Env) error, more service.Env) process {
+	s.t.Helper()
+	env := maps.Clone(s.env)
+	maps.Copy(env, more)
+	env["HTTP_ADDR"], env["OPS_ADDR"] = testkit.FreeAddr(s.t), testkit.FreeAddr(s.t)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx, env) }()
+	stop := sync.OnceFunc(func() {
+		cancel()
+		require.NoError(s.t, <-ended, "the process must end cleanly")
+	})
+	s.t.Cleanup(stop)
+	s.ready(env["OPS_ADDR"])
+	return process{"http://" + env["HTTP_ADDR"], ops.Client{BaseURL: "http://" + env["OPS_ADDR"], Token: opsToken}, stop}
+}
+
+func (s *stack) ready(addr string) {
+	s.t.Helper()
+	require.EventuallyWithT(s.t, func(c *assert.CollectT) {
+		resp, err := http.Get("http://" + addr + "/readyz")
+		if !assert.NoError(c, err) {
+			return
+		}
+		defer resp.Body.Close()
+		body, _ := io.ReadAll(resp.Body)
+		assert.Equal(c, http.StatusOK, resp.StatusCode, "%s", body)
+	}, soon, 20*time.Millisecond)
+}
+
+func (s *stack) sender(more service.Env) process {
+	s.t.Helper()
+	return s.start(notify.Send, more)
+}
+
+// child is a sender in a process of its own.
+type child struct {
+	*exec.Cmd
+	ops  ops.Client
+	logs *bytes.Buffer // to be read after Wait
+}
+
+func (s *stack) child(more service.Env) child {
+	s.t.Helper()
+	env := maps.Clone(s.env)
+	env["OPS_ADDR"], env["NOTIFY_TEST_PROCESS"], env["LOG_LEVEL"] = testkit.FreeAddr(s.t), "1", "debug"
+	maps.Copy(env, more)
+	c := child{Cmd: exec.Command(os.Args[0], "send"), logs: &bytes.Buffer{}}
+	c.Stderr = c.logs
+	for name, value := range env {
+		c.Env = append(c.Env, name+"="+value)
+	}
+	require.NoError(s.t, c.Start())
+	s.t.Cleanup(func() {
+		_ = c.Process.Kill() // it may have ended
+		_ = c.Wait()         // or been waited for
+	})
+	c.ops = ops.Client{BaseURL: "http://" + env["OPS_ADDR"], Token: opsToken}
+	s.ready(env["OPS_ADDR"])
+	return c
+}
+
+// insert makes n commands as the consumer would, each for an order of its own, and returns their ids.
+func (s *stack) insert(n int) (ids []string) {
+	s.t.Helper()
+	for range n {
+		id := uuid.NewString()
+		_, err := s.db.Exec(s.t.Context(), `INSERT INTO t_notification_command (command_id, event_id, order_no, kind, text)
+			VALUES ($1, $2, $3, 'PAID', 'paid')`, id, uuid.NewString(), uuid.NewString())
+		require.NoError(s.t, err)
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// row is a command as it stands.
+type row struct {
+	Status              string
+	Attempts, Takeovers int
+	Code                string
+}
+
+func (s *stack) row(id string) (r row) {
+	s.t.Helper()
+	err := s.db.QueryRow(s.t.Context(), `SELECT status, attempts, takeover_count, coalesce(last_error_code, '')
+		FROM t_notification_command WHERE command_id = $1`, id).Scan(&r.Status, &r.Attempts, &r.Takeovers, &r.Code)
+	require.NoError(s.t, err)
+	return r
+}
+
+func (s *stack) await(id, status string) row {
+	s.t.Helper()
+	var r row
+	require.EventuallyWithT(s.t, func(c *assert.CollectT) {
+		r = s.row(id)
+		assert.Equal(c, status, r.Status, "%+v", r)
+	}, soon, 10*time.Millisecond)
+	return r
+}
+
+// count is how many commands have the status.
+func (s *stack) count(status string) (n int) {
+	s.t.Helper()
+	err := s.db.QueryRow(s.t.Context(), `SELECT count(*) FROM t_notification_command WHERE status = $1`, status).Scan(&n)
+	require.NoError(s.t, err)
+	return n
+}
+
+func (s *stack) awaitCount(status string, n int) {
+	s.t.Helper()
+	require.EventuallyWithT(s.t, func(c *assert.CollectT) {
+		assert.Equal(c, n, s.count(status), status)
+	}, soon, 20*time.Millisecond)
+}
+
+// oneMessageEach demands that the provider has accepted exactly one message for each command.
+func (s *stack) oneMessageEach(ids ...string) {
+	s.t.Helper()
+	var keys []string
+	for _, m := range s.provider.Messages() {
+		keys = append(keys, m.Key)
+		require.Equal(s.t, phone, m.To)
+	}
+	require.ElementsMatch(s.t, ids, keys)
+}
+
+// broker adds Kafka to the stack and starts the consumer.
+func (s *stack) consumer() (process, *testkit.Broker) {
+	s.t.Helper()
+	b := testkit.Kafka(s.t, event.Topic, event.RedeliveryTopic("notify"))
+	s.env["KAFKA_BROKERS"] = b.Brokers()
+	return s.start(notify.Serve, nil), b
+}
+
+// fact is an event of an order, as payment makes it.
+func fact(t *testing.T, eventType, orderNo string, version int64, status, previous string) event.Event {
+	t.Helper()
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	o := event.Order{
+		OrderNo: orderNo, UserID: "u-1", Title: "A blue lamp", Amount: 1999, Currency: "EUR", Status: status, Version: version,
+		PreviousStatus: previous, CreatedAt: now, OccurredAt: now,
+	}
+	payload, err := json.Marshal(o)
+	require.NoError(t, err)
+	return event.Event{
+		ID: event.NewID(eventType, orderNo, "cause"), Type: eventType, Version: event.CurrentVersion, Source: "/paycast/payment",
+		AggregateType: event.AggregateOrder, AggregateID: orderNo, AggregateVersion: version, Time: now, Payload: payload,
+	}
+}
+
+func paid(t *testing.T, orderNo string) event.Event {
+	return fact(t, event.PaymentSucceeded, orderNo, 2, event.StatusPaid, event.StatusCreated)
+}
+
+func produce(t *testing.T, b *testkit.Broker, events ...event.Event) {
+	t.Helper()
+	records := make([]event.Record, len(events))
+	for i, e := range events {
+		records[i] = event.Record{Key: []byte(e.AggregateID), Value: e.Payload, Headers: e.Headers()}
+	}
+	testkit.Produce(t, b.Brokers(), event.Topic, records...)
+}
+
+type notification struct {
+	CommandID         string  `json:"command_id"`
+	EventID           string  `json:"event_id"`
+	OrderNo           string  `json:"order_no"`
+	Kind              string  `json:"kind"`
+	Status            string  `json:"status"`
+	ProviderMessageID *string `json:"provider_message_id"`
+}
+
+// get asks the API and holds the answer against openapi.yaml.
+func get(t *testing.T, url string) (int, []byte) {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodGet, url, nil)
+	require.NoError(t, err)
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, asDescribed(req, resp.StatusCode, resp.Header, body))
+	return resp.StatusCode, body
+}
+
+func (p process) notifications(t *testing.T, orderNo string) []notification {
+	t.Helper()
+	status, body := get(t, p.url+"/notifications?order_no="+orderNo)
+	require.Equal(t, http.StatusOK, status, "%s", body)
+	var page struct{ Notifications []notification }
+	require.NoError(t, json.Unmarshal(body, &page))
+	return page.Notifications
+}
+
+// awaitSent waits until the order has n messages and all of them are sent.
+func (p process) awaitSent(t *testing.T, orderNo string, n int) []notification {
+	t.Helper()
+	var all []notification
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		all = p.notifications(t, orderNo)
+		assert.Len(c, all, n)
+		for _, one := range all {
+			assert.Equal(c, "SENT", one.Status)
+		}
+	}, soon, 20*time.Millisecond)
+	return all
+}
+
+// metric reads one series from a process.
+func (p process) metric(t *testing.T, series string) float64 {
+	t.Helper()
+	resp, err := http.Get(p.ops.BaseURL + "/metrics")
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	for line := range strings.Lines(string(body)) {
+		if value, ok := strings.CutPrefix(line, series+" "); ok {
+			var v float64
+			_, err := fmt.Sscan(value, &v)
+			require.NoError(t, err)
+			return v
+		}
+	}
+	t.Fatalf("no series %s", series)
+	return 0
+}
