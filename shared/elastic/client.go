@@ -17,14 +17,16 @@ import (
 	"github.com/elastic/elastic-transport-go/v8/elastictransport"
 	"github.com/elastic/go-elasticsearch/v8/esapi"
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // Config says where the server is and how long a call may take. A zero value takes the default.
 type Config struct {
-	URL      string        // http or https, host and port; may carry user:password; no path
-	Timeout  time.Duration // of one attempt, from dialling to the last byte; default 3 s
-	Attempts int           // of one call, the first included; default 3
-	Backoff  time.Duration // longest wait before the second attempt, doubled for each further one; default 200 ms
+	URL      string               // http or https, host and port; may carry user:password; no path
+	Timeout  time.Duration        // of one attempt, from dialling to the last byte; default 3 s
+	Attempts int                  // of one call, the first included; default 3
+	Backoff  time.Duration        // longest wait before the second attempt, doubled for each further one; default 200 ms
+	Tracer   trace.TracerProvider // makes a span of every attempt; nil: none
 }
 
 // Client is safe for use by many goroutines. A call ends within Attempts × (Timeout + backoff), whatever the server does.
@@ -59,9 +61,13 @@ func New(cfg Config) (*Client, error) {
 		IdleConnTimeout:       time.Minute,
 		MaxIdleConnsPerHost:   8,
 	}
+	var rt http.RoundTripper = tr
+	if cfg.Tracer != nil {
+		rt = otelhttp.NewTransport(tr, otelhttp.WithTracerProvider(cfg.Tracer))
+	}
 	et, err := elastictransport.New(elastictransport.Config{
 		URLs:         []*url.URL{u},
-		Transport:    otelhttp.NewTransport(tr),
+		Transport:    rt,
 		DisableRetry: true, // its retries know neither our classes nor a deadline; ours are in call
 	})
 	if err != nil {

@@ -1,0 +1,196 @@
+package search_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"example.com/paycast/services/search/internal/search"
+	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/facts"
+	"example.com/paycast/shared/ops"
+	"example.com/paycast/shared/service"
+)
+
+// payment stands for the payment service: it has orders, lists them, and shows each one.
+type payment struct {
+	mu     sync.Mutex
+	orders map[string]event.Order
+	asked  func() // before each page
+}
+
+func (p *payment) set(orders ...event.Order) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, o := range orders {
+		p.orders[o.OrderNo] = o
+	}
+}
+
+// attach lets `search rebuild` find it.
+func (p *payment) attach(w *world) service.Env {
+	p.orders = map[string]event.Order{}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /ops/facts", func(rw http.ResponseWriter, r *http.Request) {
+		if p.asked != nil {
+			p.asked()
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		page := facts.SourcePage{}
+		for _, no := range slices.Sorted(maps.Keys(p.orders)) {
+			if no > r.URL.Query().Get("after") && len(page.Orders) < 2 { // small pages, so that there are some
+				page.Orders = append(page.Orders, facts.Order{OrderNo: no})
+			}
+		}
+		if len(page.Orders) == 2 {
+			page.Next = page.Orders[1].OrderNo
+		}
+		ops.WriteJSON(rw, http.StatusOK, page)
+	})
+	mux.HandleFunc("GET /orders/{no}", func(rw http.ResponseWriter, r *http.Request) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		o := p.orders[r.PathValue("no")]
+		ops.WriteJSON(rw, http.StatusOK, map[string]any{ // as payment shows it: more than the index has
+			"order_no": o.OrderNo, "user_id": o.UserID, "title": o.Title, "amount": o.Amount, "currency": o.Currency,
+			"status": o.Status, "version": o.Version, "created_at": o.CreatedAt, "paid_at": o.PaidAt, "payment": nil, "incidents": []any{},
+		})
+	})
+	web := httptest.NewServer(mux)
+	w.t.Cleanup(web.Close)
+	env := maps.Clone(w.env)
+	env["PAYMENT_URL"], env["PAYMENT_OPS_URL"] = web.URL, web.URL
+	return env
+}
+
+func TestALostIndexIsRebuiltFromPaymentsOrders(t *testing.T) {
+	t.Parallel()
+	w := serve(t)
+	p := &payment{}
+	env := p.attach(w)
+	for n := range 5 {
+		o := orderAt(fmt.Sprintf("o-%d", n), int64(n%3+1))
+		p.set(o)
+		w.send(o)
+		w.eventually(o.OrderNo, o.Version, "applied")
+	}
+	before := w.facts("o-2")
+	w.elastic("DELETE", "/orders-1", "")
+	require.NoError(t, search.Rebuild(t.Context(), env))
+	assert.Equal(t, before, w.facts("o-2"), "the documents are those that the events had made, to the byte")
+	assert.EqualValues(t, 5, w.search(nil).Total, "and can be found at once")
+	w.send(orderAt("o-2", 2))
+	w.eventually("o-2", 2, "superseded")
+	w.eventuallyReady()
+}
+
+func TestAnotherMappingIsReplacedByARebuildAndNotWrittenToBefore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := &payment{}
+	env := p.attach(w)
+	p.set(orderAt("a", 2))
+	w.elastic("DELETE", "/orders-1", "")
+	w.elastic("PUT", "/orders-1", `{"mappings": {"dynamic": "strict", "properties": {"order_no": {"type": "text"}}}, "aliases": {"orders": {}}}`)
+	require.ErrorContains(t, search.Migrate(t.Context(), w.env), "mapping of orders-1")
+	w.start()
+	w.send(orderAt("a", 2))
+	w.eventuallyNotReady("the index is not as defined")
+	require.NoError(t, search.Rebuild(t.Context(), env))
+	w.eventually("a", 2, "applied")
+	assert.EqualValues(t, 2, w.document("a").Version)
+	w.eventuallyReady()
+}
+
+func TestEventsThatFlowDuringARebuildAreNotLost(t *testing.T) {
+	t.Parallel()
+	w := serve(t)
+	p := &payment{}
+	env := p.attach(w)
+	asked := 0
+	p.asked = func() {
+		asked++
+		no := fmt.Sprintf("during-%02d", asked)
+		p.set(orderAt(no, 1), orderAt("a", int64(min(asked, 3))))
+		w.send(orderAt(no, 1), orderAt("a", int64(min(asked, 3))))
+		w.eventually(no, 1, "applied") // in the index of the moment: the old one at first
+		if asked > 20 {
+			p.asked = nil
+		}
+	}
+	require.NoError(t, search.Rebuild(t.Context(), env))
+	require.Greater(t, asked, 2)
+	w.refresh()
+	p.asked = nil
+	assert.EqualValues(t, len(p.orders), w.search(nil).Total)
+	assert.EqualValues(t, 3, w.document("a").Version)
+	assert.Equal(t, "CANCELED", w.facts("a")[3].Effect.State)
+}
+
+func TestOfTwoRebuildsAtOnceOneIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := &payment{}
+	env := p.attach(w)
+	p.set(orderAt("a", 1))
+	var second error
+	p.asked = func() {
+		p.asked = nil
+		second = search.Rebuild(t.Context(), env)
+	}
+	require.NoError(t, search.Rebuild(t.Context(), env))
+	require.ErrorContains(t, second, "another rebuild is running")
+	assert.True(t, w.document("a").Found)
+}
+
+func TestARebuildThatCannotReadItsSourceChangesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := &payment{}
+	env := p.attach(w)
+	env["PAYMENT_URL"] = w.esURL // answers, but has no orders
+	p.set(orderAt("a", 1))
+	require.ErrorContains(t, search.Rebuild(t.Context(), env), "reading order a")
+	var aliases map[string]any
+	_, body := w.elastic("GET", "/orders/_alias", "")
+	require.NoError(t, json.Unmarshal(body, &aliases))
+	assert.Contains(t, aliases, "orders-1")
+}
+
+func TestFiveMigrationsAtOnceMakeOneIndex(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.elastic("DELETE", "/orders-1", "")
+	group, ctx := errgroup.WithContext(t.Context())
+	for range 5 {
+		group.Go(func() error { return search.Migrate(ctx, w.env) })
+	}
+	require.NoError(t, group.Wait())
+	status, body := w.elastic("GET", "/orders/_mapping", "")
+	require.Equal(t, 200, status)
+	var found map[string]any
+	require.NoError(t, json.Unmarshal(body, &found))
+	assert.Len(t, found, 1)
+}
+
+func TestWhatIsMissingInTheEnvironmentIsSaidAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, run := range map[string]func(context.Context, service.Env) error{
+		"serve": search.Serve, "migrate": search.Migrate, "rebuild": search.Rebuild,
+	} {
+		err := run(t.Context(), service.Env{})
+		require.ErrorContains(t, err, "DATABASE_URL", name)
+		require.ErrorContains(t, err, "ELASTICSEARCH_URL", name)
+	}
+}
