@@ -4,13 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"strings"
 
 	"github.com/caarlos0/env/v11"
 )
 
 // Env is the environment of one program: what os.Environ held, with every NAME_FILE replaced by NAME and the file's
-// content.
+// content. A NAME_FILE that could not be replaced is still there: it may be another program's, so only Parse complains.
 type Env map[string]string
 
 // ConfigError is a fault of the configuration; trying again does not help.
@@ -22,6 +23,9 @@ func (e *ConfigError) Unwrap() error { return e.Err }
 // Parse fills cfg, a pointer to a struct with `env` tags. Fields that no variable names keep their value, so defaults
 // are set before the call. All problems are reported in one *ConfigError.
 func (e Env) Parse(cfg any) error {
+	if err := e.checkFiles(cfg); err != nil {
+		return &ConfigError{err}
+	}
 	if err := env.ParseWithOptions(cfg, env.Options{Environment: e}); err != nil {
 		var all env.AggregateError
 		if !errors.As(err, &all) {
@@ -29,7 +33,7 @@ func (e Env) Parse(cfg any) error {
 		}
 		var lines []string
 		for _, one := range all.Errors {
-			lines = append(lines, describe(one))
+			lines = append(lines, describe(one, cfg))
 		}
 		return &ConfigError{errors.New(strings.Join(lines, "; "))}
 	}
@@ -41,8 +45,30 @@ func (e Env) Parse(cfg any) error {
 	return nil
 }
 
+// checkFiles complains about each NAME_FILE that stands for a NAME of cfg and was not replaced.
+func (e Env) checkFiles(cfg any) error {
+	fields, err := env.GetFieldParams(cfg)
+	if err != nil {
+		return err
+	}
+	var bad []error
+	for _, f := range fields {
+		path, given := e[f.Key+"_FILE"]
+		_, both := e[f.Key]
+		switch {
+		case !given || path == "":
+		case both:
+			bad = append(bad, fmt.Errorf("both %s and %s_FILE are set; keep one", f.Key, f.Key))
+		default:
+			_, err := os.ReadFile(path)
+			bad = append(bad, fmt.Errorf("%s_FILE: %w", f.Key, err))
+		}
+	}
+	return errors.Join(bad...)
+}
+
 // describe says what is wrong without the variable's value, which may be a secret.
-func describe(err error) string {
+func describe(err error, cfg any) string {
 	var unset env.VarIsNotSetError
 	var empty env.EmptyVarError
 	var parse env.ParseError
@@ -52,42 +78,46 @@ func describe(err error) string {
 	case errors.As(err, &empty):
 		return empty.Key + " is empty"
 	case errors.As(err, &parse):
-		return fmt.Sprintf("%s cannot be read as %s", parse.Name, parse.Type)
+		return fmt.Sprintf("%s cannot be read as %s", variable(reflect.TypeOf(cfg).Elem(), parse.Name), parse.Type)
 	default:
 		return err.Error()
 	}
 }
 
+// variable is the name in the environment of the field that is called so, in t or in what t embeds.
+func variable(t reflect.Type, field string) string {
+	for _, f := range reflect.VisibleFields(t) {
+		if f.Name == field {
+			name, _, _ := strings.Cut(f.Tag.Get("env"), ",")
+			return name
+		}
+	}
+	return field
+}
+
 // Environ is the environment of this program. Main hands it to a Command; programs with a command line of their own ask
 // for it.
-func Environ() (Env, error) { return environment(os.Environ()) }
+func Environ() Env { return environment(os.Environ()) }
 
 // environment turns a list as of os.Environ into an Env and reads the files that NAME_FILE variables point at.
-func environment(list []string) (Env, error) {
+func environment(list []string) Env {
 	env := Env{}
 	for _, pair := range list {
 		name, value, _ := strings.Cut(pair, "=")
 		env[name] = value
 	}
-	var bad []error
 	for _, pair := range list {
 		file, path, _ := strings.Cut(pair, "=")
 		name, ok := strings.CutSuffix(file, "_FILE")
-		if !ok || name == "" || path == "" {
+		if _, both := env[name]; !ok || name == "" || both {
 			continue
 		}
-		if _, both := env[name]; both {
-			bad = append(bad, fmt.Errorf("both %s and %s are set; keep one", name, file))
-			continue
+		if content, err := os.ReadFile(path); err == nil {
+			env[name] = strings.TrimRight(string(content), "\r\n")
+			delete(env, file)
 		}
-		content, err := os.ReadFile(path)
-		if err != nil {
-			bad = append(bad, fmt.Errorf("%s: %w", file, err))
-			continue
-		}
-		env[name] = strings.TrimRight(string(content), "\r\n")
 	}
-	return env, errors.Join(bad...)
+	return env
 }
 
 // samples are values that stand in examples everywhere; whoever knows them can sign.

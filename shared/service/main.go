@@ -46,11 +46,7 @@ func run(name string, commands []Command, args, environ []string, stderr io.Writ
 	if i < 0 {
 		return usage(name, commands, stderr)
 	}
-	env, err := environment(environ)
-	if err != nil {
-		fmt.Fprintf(stderr, "%s %s: %v\n", name, args[0], err)
-		return 2
-	}
+	env := environment(environ)
 	for _, arg := range args[1:] {
 		if !slices.Contains(commands[i].Flags, arg) {
 			return usage(name, commands, stderr)

@@ -34,7 +34,7 @@ func TestEveryConfigurationProblemIsReportedAtOnceWithoutValues(t *testing.T) {
 	require.ErrorAs(t, err, new(*ConfigError))
 	require.ErrorContains(t, err, "DATABASE_URL is empty")
 	require.ErrorContains(t, err, "WEBHOOK_SECRETS is not set")
-	require.ErrorContains(t, err, "Rate cannot be read as float64")
+	require.ErrorContains(t, err, "SMS_RATE cannot be read as float64")
 	require.NotContains(t, err.Error(), "s3cr3t")
 }
 
@@ -51,15 +51,16 @@ func TestASecretMayComeAsAFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(path, []byte("0123456789abcdef\n"), 0o600))
-	env, err := environment([]string{"OPS_TOKEN_FILE=" + path, "A=b=c"})
-	require.NoError(t, err)
+	env := environment([]string{"OPS_TOKEN_FILE=" + path, "A=b=c"})
 	require.Equal(t, "0123456789abcdef", env["OPS_TOKEN"])
 	require.Equal(t, "b=c", env["A"])
 
-	_, err = environment([]string{"OPS_TOKEN_FILE=" + path, "OPS_TOKEN=other"})
+	var cfg Base
+	err := environment([]string{"OPS_TOKEN_FILE=" + path, "OPS_TOKEN=other"}).Parse(&cfg)
 	require.ErrorContains(t, err, "both OPS_TOKEN and OPS_TOKEN_FILE are set")
-	_, err = environment([]string{"OPS_TOKEN_FILE=" + path + ".gone"})
+	err = environment([]string{"OPS_TOKEN_FILE=" + path + ".gone"}).Parse(&cfg)
 	require.ErrorContains(t, err, "OPS_TOKEN_FILE")
+	require.NoError(t, environment([]string{"OTHERS_FILE=" + path + ".gone", "OTHERS=x"}).Parse(&cfg), "what is not ours is not our business")
 }
 
 func TestEmptyShortAndSampleSecretsAreRefused(t *testing.T) {
