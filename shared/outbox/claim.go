@@ -41,6 +41,8 @@ cand as materialized (
 //
 //   - The queue is read in the statement's snapshot. A row that is missing there was committed later, and then so were
 //     all later rows of its key, because an aggregate's versions are committed in order.
+//   - Few rows are taken from a full window, and each key's from its first on. A window as narrow as the claim could show
+//     the same second row of a key again and again, while its first is due later and never looked at.
 //   - "= any(array(...))": with "in (select ... limit n)" the planner may run the sub-select again and claim more than n.
 //   - "materialized" and "offset 0" keep the planner at one index probe per key. Left free, it joins the candidates once
 //     for each of them.
@@ -58,33 +60,33 @@ queue as materialized (
   ) u
 ),
 judged as (
-  select q.event_id, c.event_id is not null as mine,
+  select q.event_id, q.message_key, q.aggregate_version, c.event_id is not null as mine,
          bool_and(c.event_id is not null) over (partition by q.message_key order by q.aggregate_version) as clear
   from queue q left join cand c on c.event_id = q.event_id
 ),
 claimed as (
   update t_outbox_event
   set status = 'SENDING', owner_token = @token, lease_until = now() + @lease, updated_at = now()
-  where event_id = any(array(select event_id from judged where mine and clear))
+  where event_id = any(array(
+    select event_id from judged where mine and clear order by message_key, aggregate_version limit @most))
   returning event_id, event_type, message_key, aggregate_version, payload, headers, now() - created_at as age
 )
-select n.candidates, coalesce(event_id, ''), coalesce(event_type, ''), coalesce(message_key, ''),
+select w.waiting, coalesce(event_id, ''), coalesce(event_type, ''), coalesce(message_key, ''),
        coalesce(aggregate_version, 0), payload, coalesce(headers, ''), coalesce(age, interval '0')
-from (select count(*) as candidates from cand) n left join claimed on true`
+from (select count(*) as waiting from judged where mine and not clear) w left join claimed on true`
 
 // claim takes up to n rows of one destination, in order per key. waiting is the number of due rows that were left
 // because an earlier row of their key is in other hands.
 func (r *Relay) claim(ctx context.Context, hold lease.Hold, destination string, alone bool, n int) (rows []row, waiting int, err error) {
 	start := time.Now()
 	found, err := r.db.Query(ctx, claimRows, pgx.StrictNamedArgs{
-		"destination": destination, "alone": alone, "batch": n, "token": hold.Token, "lease": r.c.Lease,
+		"destination": destination, "alone": alone, "batch": r.c.Batch, "most": n, "token": hold.Token, "lease": r.c.Lease,
 	})
 	if err != nil {
 		return nil, 0, fmt.Errorf("claiming outbox rows: %w", err)
 	}
-	candidates := 0
 	one := row{destination: destination, alone: alone}
-	_, err = pgx.ForEachRow(found, []any{&candidates, &one.eventID, &one.eventType, &one.key, &one.version, &one.payload, &one.headers, &one.age}, func() error {
+	_, err = pgx.ForEachRow(found, []any{&waiting, &one.eventID, &one.eventType, &one.key, &one.version, &one.payload, &one.headers, &one.age}, func() error {
 		if one.eventID != "" {
 			rows = append(rows, one)
 			one.payload = nil // the next row must not be scanned over these bytes
@@ -96,7 +98,7 @@ func (r *Relay) claim(ctx context.Context, hold lease.Hold, destination string, 
 	}
 	r.m.claim.Observe(time.Since(start).Seconds())
 	r.m.claimed.Observe(float64(len(rows)))
-	return rows, candidates - len(rows), nil
+	return rows, waiting, nil
 }
 
 // chains splits a claim into one chain per key, each in version order. UPDATE ... RETURNING has no order of its own.
@@ -119,8 +121,8 @@ func chains(rows []row) [][]row {
 	return out
 }
 
-// holdRows takes candidates out of the claim's way whose queue cannot move soon: its first row is DEAD, waits for its
-// next try, or has been in other hands for longer than a send should take.
+// holdRows takes candidates out of the claim's way whose queue cannot move with them: its first row is DEAD, waits for
+// its next try, stands outside the window, or has been in other hands for longer than a send should take.
 //
 // The row in front is locked (FOR SHARE, the newest version is looked at) until the holds are committed. Its settle
 // waits for that, and then frees what is held in a statement of its own; so no row is ever held by one that has gone.
@@ -144,8 +146,8 @@ stuck as materialized (
   from t_outbox_event
   where event_id = any(array(select front from behind))
     and not skipped
-    and (status = 'DEAD'
-      or status in ('PENDING', 'RETRY') and next_retry_at > now()
+    and event_id <> all(array(select event_id from cand))
+    and (status in ('PENDING', 'RETRY', 'DEAD')
       or status = 'SENDING' and updated_at < now() - interval '1 second')
   for share skip locked
 )
@@ -154,14 +156,14 @@ set held_by = b.front, updated_at = now()
 from behind b
 where b.front in (select event_id from stuck) and e.event_id = b.event_id`
 
-// hold looks at the same n candidates as a claim would.
-func (r *Relay) hold(ctx context.Context, destination string, alone bool, n int) error {
-	tag, err := r.db.Exec(ctx, holdRows, pgx.StrictNamedArgs{"destination": destination, "alone": alone, "batch": n})
+// hold looks at the same candidates as a claim does and returns how many are held now.
+func (r *Relay) hold(ctx context.Context, destination string, alone bool) (int, error) {
+	tag, err := r.db.Exec(ctx, holdRows, pgx.StrictNamedArgs{"destination": destination, "alone": alone, "batch": r.c.Batch})
 	if err != nil {
-		return fmt.Errorf("holding outbox rows behind their key's first: %w", err)
+		return 0, fmt.Errorf("holding outbox rows behind their key's first: %w", err)
 	}
 	if tag.RowsAffected() > 0 {
 		r.c.Log.Info("outbox rows wait behind an earlier one of their key", "destination", destination, "rows", tag.RowsAffected())
 	}
-	return nil
+	return int(tag.RowsAffected()), nil
 }

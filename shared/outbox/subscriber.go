@@ -128,14 +128,15 @@ func (f *feeder) take(ctx context.Context, l lane, single bool) (int, error) {
 		return 0, err
 	}
 	// A window that is full of waiting rows hides others. Rows that wait for a send of a few milliseconds are left alone.
+	held := 0
 	if waiting > len(rows) && time.Since(f.lastHold) > 100*time.Millisecond {
-		if err := f.Relay.hold(ctx, l.destination, l.alone, n); err != nil {
+		if held, err = f.Relay.hold(ctx, l.destination, l.alone); err != nil {
 			return 0, err
 		}
 		f.lastHold = time.Now()
 	}
 	if len(rows) == 0 {
-		return 0, nil
+		return held, nil // with rows out of the way, the next look may find others
 	}
 	b := &batch{r: f.Relay, lane: l, hold: hold, results: make(chan outcome, len(rows))}
 	if single {
