@@ -65,11 +65,11 @@ func New(cfg Config) (*Client, error) {
 	if cfg.Tracer != nil {
 		rt = otelhttp.NewTransport(tr, otelhttp.WithTracerProvider(cfg.Tracer))
 	}
-	et, err := elastictransport.New(elastictransport.Config{
-		URLs:         []*url.URL{u},
-		Transport:    rt,
-		DisableRetry: true, // its retries know neither our classes nor a deadline; ours are in call
-	})
+	et, err := elastictransport.NewClient(
+		elastictransport.WithURLs(u),
+		elastictransport.WithTransport(rt),
+		elastictransport.WithDisableRetry(), // its retries know neither our classes nor a deadline; ours are in call
+	)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the elasticsearch transport: %w", err)
 	}

@@ -218,7 +218,7 @@ func TestWithoutAVersionAnOldFactReplacesANewOne(t *testing.T) {
 	require.NoError(t, index.Bootstrap(t.Context()))
 	_, err := index.Put(t.Context(), "a", 3, doc{"CANCELED"})
 	require.NoError(t, err)
-	req, err := http.NewRequestWithContext(t.Context(), "PUT", url+"/orders/_doc/a", strings.NewReader(`{"status": "PAID"}`))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url+"/orders/_doc/a", strings.NewReader(`{"status": "PAID"}`))
 	require.NoError(t, err)
 	res, err := http.DefaultClient.Do(req)
 	require.NoError(t, err)

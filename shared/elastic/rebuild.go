@@ -57,7 +57,7 @@ func (i *Index) Rebuild(ctx context.Context, fill func(ctx context.Context, targ
 func successor(alias, old string) (string, error) {
 	n, err := strconv.Atoi(strings.TrimPrefix(old, alias+"-"))
 	if err != nil {
-		return "", fmt.Errorf("%w: %s is not one of %s-1, %s-2, ...", ErrMapping, old, alias, alias)
+		return "", fmt.Errorf("%w: the name %s is not %s- and a number", ErrMapping, old, alias)
 	}
 	return fmt.Sprintf("%s-%d", alias, n+1), nil
 }

@@ -76,7 +76,9 @@ func unmade(t *testing.T, url string) bench {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		for _, name := range []string{b.alias, b.alias + "-1", b.alias + "-2", b.alias + "-3"} {
-			_, _ = b.ask(ctx, "DELETE", "/"+name, "")
+			if res, err := b.ask(ctx, http.MethodDelete, "/"+name, ""); err == nil {
+				_ = res.Body.Close()
+			}
 		}
 	})
 	return b

@@ -49,7 +49,7 @@ func (s *Server) takeFault(r *http.Request) effect {
 	if f == (Fault{}) || f.ID != "" {
 		return effect{}
 	}
-	write := r.Method == "PUT" && strings.Contains(r.URL.Path, "/_doc/") || strings.HasSuffix(r.URL.Path, "/_bulk")
+	write := r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/_doc/") || strings.HasSuffix(r.URL.Path, "/_bulk")
 	if f.Kind == LoseAnswer && !write {
 		return effect{}
 	}

@@ -112,46 +112,46 @@ func (s *Server) route(r *http.Request, body []byte, entry *Request) answer {
 		}
 		seg = append(seg, name)
 	}
-	q := r.URL.Query()
 	switch {
-	case len(seg) >= 2 && seg[0] == "_cluster" && seg[1] == "health" && r.Method == "GET":
+	case len(seg) >= 2 && seg[0] == "_cluster" && seg[1] == "health":
 		return s.health(seg[2:])
-	case len(seg) == 1 && seg[0] == "_aliases" && r.Method == "POST":
+	case len(seg) == 1 && seg[0] == "_aliases" && r.Method == http.MethodPost:
 		return s.updateAliases(body)
 	case strings.HasPrefix(seg[0], "_"):
-		return unsupported(r.Method + " " + r.URL.Path)
-	case len(seg) == 1 && r.Method == "PUT":
+	case len(seg) == 1 && r.Method == http.MethodPut:
 		return s.createIndex(seg[0], body)
-	case len(seg) == 1 && r.Method == "DELETE":
+	case len(seg) == 1 && r.Method == http.MethodDelete:
 		return s.dropIndex(seg[0])
-	case len(seg) == 3 && seg[1] == "_doc":
-		switch r.Method {
-		case "PUT":
-			return s.putDocument(seg[0], seg[2], q, body, entry)
-		case "GET":
-			return s.getDocument(seg[0], seg[2])
-		case "DELETE":
-			return s.deleteDocument(seg[0], seg[2], q, entry)
-		}
 	case len(seg) == 2:
-		switch r.Method + " " + seg[1] {
-		case "GET _mapping":
-			return s.getMapping(seg[0])
-		case "GET _alias":
-			return s.getAliases(seg[0])
-		case "PUT _settings":
-			return s.putSettings(seg[0], body)
-		case "POST _refresh":
-			return s.refresh(seg[0])
-		case "POST _bulk", "PUT _bulk":
-			return s.bulk(seg[0], q, body, entry)
-		case "POST _mget", "GET _mget":
-			return s.mget(seg[0], body)
-		case "POST _search", "GET _search":
-			return s.search(seg[0], body)
-		case "POST _count", "GET _count":
-			return s.count(seg[0], body)
-		}
+		return s.routeIndex(r, seg[0], seg[1], body, entry)
+	case len(seg) == 3 && seg[1] == "_doc" && r.Method == http.MethodGet:
+		return s.getDocument(seg[0], seg[2])
+	case len(seg) == 3 && seg[1] == "_doc" && r.Method == http.MethodPut:
+		return s.putDocument(seg[0], seg[2], r.URL.Query(), body, entry)
+	case len(seg) == 3 && seg[1] == "_doc" && r.Method == http.MethodDelete:
+		return s.deleteDocument(seg[0], seg[2], r.URL.Query(), entry)
+	}
+	return unsupported(r.Method + " " + r.URL.Path)
+}
+
+func (s *Server) routeIndex(r *http.Request, name, verb string, body []byte, entry *Request) answer {
+	switch r.Method + " " + verb {
+	case "GET _mapping":
+		return s.getMapping(name)
+	case "GET _alias":
+		return s.getAliases(name)
+	case "PUT _settings":
+		return s.putSettings(name, body)
+	case "POST _refresh":
+		return s.refresh(name)
+	case "POST _bulk":
+		return s.bulk(name, r.URL.Query(), body, entry)
+	case "POST _mget", "GET _mget":
+		return s.mget(name, body)
+	case "POST _search", "GET _search":
+		return s.search(name, body)
+	case "POST _count", "GET _count":
+		return s.count(name, body)
 	}
 	return unsupported(r.Method + " " + r.URL.Path)
 }

@@ -248,7 +248,7 @@ func (p page) numbers() (numbers []string) {
 // get asks the API, and holds its answer against openapi.yaml.
 func (w *world) get(query url.Values) (int, []byte) {
 	w.t.Helper()
-	req, err := http.NewRequestWithContext(w.t.Context(), "GET", "http://"+w.env["HTTP_ADDR"]+"/orders?"+query.Encode(), nil)
+	req, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, "http://"+w.env["HTTP_ADDR"]+"/orders?"+query.Encode(), nil)
 	require.NoError(w.t, err)
 	resp, err := http.DefaultClient.Do(req)
 	require.NoError(w.t, err)
