@@ -2,19 +2,28 @@ package consumertest
 
 import (
 	"context"
+	"maps"
 	"net/http"
+	"slices"
 	"testing"
 
 	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/kafka"
 	"example.com/paycast/shared/testkit"
 )
 
 func killedInside(t testing.TB, s Service) {
-	w := newWorld(t, s, 1)
+	w := newWorld(t, s, event.Partitions)
 	p := w.start()
 	g := w.shutsGate("order-1")
 	w.send(Paid("order-1", "ann"))
 	g.arrives()
+	w.send(payments(orders(20))...) // on other partitions, most of them
+	w.eventually("offsets have been committed meanwhile", func() bool {
+		at, err := kafka.CommittedOffsets(w.Context(), w.broker.Brokers(), s.Group, event.Topic)
+		w.must(err)
+		return slices.Max(slices.Collect(maps.Values(at))) > 0
+	})
 	p.Kill()
 	w.abandoned()
 	g.open()
@@ -23,7 +32,7 @@ func killedInside(t testing.TB, s Service) {
 		w.Fatalf("%d effects of a transaction that was never committed", n)
 	}
 	w.start()
-	w.once("order-1")
+	w.once(append(orders(20), "order-1")...)
 	w.noLetters()
 }
 
@@ -91,17 +100,14 @@ func membersComeAndGo(t testing.TB, s Service) {
 	w := newWorld(t, s, 4)
 	names := orders(300)
 	first := w.start()
-	load := testkit.Run(w, "load", func(context.Context) error {
-		w.send(payments(names)...)
-		return nil
-	})
-	w.happens(names[:20]...)
+	w.send(payments(names[:100])...)
 	second := w.start()
-	w.happens(names[:80]...)
+	w.send(payments(names[100:200])...)
 	w.must(first.Term(w.s.Within))
 	w.start()
-	second.Kill()
-	<-load.Done()
+	w.send(payments(names[200:])...)
+	w.happens(names[200:230]...)
+	second.Kill() // with acks that it has not committed yet
 	w.once(names...)
 	w.unharmed()
 }

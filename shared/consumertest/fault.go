@@ -6,11 +6,13 @@ import "context"
 // COMMIT or with the log's success, or it waits at the gate, with the transaction open, until the case lets it go on.
 const faultTrigger = `
 CREATE TABLE consumertest_fault (order_no text PRIMARY KEY, kind text NOT NULL);
+CREATE SEQUENCE consumertest_failed; -- counts what a rollback would undo
 CREATE FUNCTION consumertest_fault() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE fault text;
 BEGIN
     SELECT kind INTO fault FROM consumertest_fault WHERE order_no = NEW.order_no;
     IF fault = TG_ARGV[0] THEN
+        PERFORM nextval('consumertest_failed');
         RAISE EXCEPTION 'the test makes this fail' USING ERRCODE = 'P0001';
     ELSIF fault = 'gate' AND TG_ARGV[0] = 'fail' THEN
         PERFORM pg_advisory_xact_lock_shared(4711);
@@ -24,6 +26,7 @@ CREATE CONSTRAINT TRIGGER consumertest_fault_at_commit AFTER INSERT OR UPDATE ON
 CREATE FUNCTION consumertest_log_fault() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF EXISTS (SELECT FROM consumertest_fault WHERE order_no = NEW.aggregate_id AND kind = 'fail with the log') THEN
+        PERFORM nextval('consumertest_failed');
         RAISE EXCEPTION 'the test makes this fail' USING ERRCODE = 'P0001';
     END IF;
     RETURN NEW;
@@ -40,6 +43,12 @@ func (w *world) breaks(order, kind string) {
 func (w *world) heals() {
 	w.Helper()
 	w.must(w.db.Exec("DELETE FROM consumertest_fault").Error)
+}
+
+// hasFailed waits until a fault has happened.
+func (w *world) hasFailed() {
+	w.Helper()
+	w.eventually("an attempt has failed", func() bool { return w.count("SELECT count(*) FROM consumertest_failed WHERE is_called") == 1 })
 }
 
 // gate stops transactions that write the order's effect.

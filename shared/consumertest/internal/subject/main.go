@@ -1,0 +1,82 @@
+// Subject is the consumer on which the conformance suite is tested: right as "right", and wrong in one way under each
+// other name. Its effect is a row of t_effect, which has no key of its own that could hide a fault.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"gorm.io/gorm"
+
+	"example.com/paycast/shared/consumer"
+	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/postgres"
+	"example.com/paycast/shared/service"
+)
+
+const group = "subject"
+
+func main() {
+	commands := []service.Command{{Name: "right", Run: right}}
+	for name, handle := range wrongs {
+		commands = append(commands, service.Command{Name: name, Run: handle.run})
+	}
+	service.Main("subject", commands...)
+}
+
+type config struct {
+	service.Base
+	consumer.Settings
+	DatabaseURL string `env:"DATABASE_URL,required,notEmpty"`
+}
+
+func start(ctx context.Context, env service.Env) (*service.Process, *gorm.DB, config, error) {
+	var cfg config
+	if err := env.Parse(&cfg); err != nil {
+		return nil, nil, cfg, err
+	}
+	p, err := service.Start(ctx, group, cfg.Base)
+	if err != nil {
+		return nil, nil, cfg, err
+	}
+	db, err := postgres.Open(ctx, cfg.DatabaseURL, group)
+	if err != nil {
+		return nil, nil, cfg, err
+	}
+	p.Close(func() { postgres.Close(db) })
+	return p, db, cfg, nil
+}
+
+func right(ctx context.Context, env service.Env) error {
+	p, db, cfg, err := start(ctx, env)
+	if err != nil {
+		return err
+	}
+	err = consumer.Run(p, consumer.Config{Settings: cfg.Settings, Group: group, DB: db}, consumer.InTransaction(handle))
+	if err != nil {
+		return err
+	}
+	return p.Wait()
+}
+
+func handle(_ context.Context, tx *gorm.DB, e event.Event) error {
+	o, err := e.Order()
+	switch {
+	case err != nil:
+		return consumer.BadData(err)
+	case o.Title == "bad":
+		return consumer.BadData(errors.New("the title says so"))
+	case o.Title == "panic":
+		panic("the title says so")
+	}
+	return effect(tx, e)
+}
+
+func effect(tx *gorm.DB, e event.Event) error {
+	err := tx.Exec("INSERT INTO t_effect (order_no, event_type) VALUES (?, ?)", e.AggregateID, e.Type).Error
+	if err != nil {
+		return fmt.Errorf("writing the effect: %w", err)
+	}
+	return nil
+}

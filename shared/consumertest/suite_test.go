@@ -1,0 +1,123 @@
+package consumertest
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/inbox"
+	"example.com/paycast/shared/postgres"
+	"example.com/paycast/shared/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+var migrations = []postgres.Set{inbox.Migrations, {Name: "subject", FS: fstest.MapFS{"00001_effect.sql": {Data: []byte(`
+-- +goose Up
+CREATE TABLE t_effect (order_no text NOT NULL, event_type text NOT NULL, created_at timestamptz NOT NULL DEFAULT now());
+`)}}}}
+
+func subject(name string) Service {
+	return Service{
+		Program: "./internal/subject", Args: []string{name}, Group: "subject", Migrations: migrations,
+		Table: "t_effect", Effects: "SELECT count(*) FROM t_effect WHERE order_no = ? AND event_type = 'PaymentSucceeded'",
+		BadData: func(o event.Order) event.Order { o.Title = "bad"; return o },
+		Panics:  func(o event.Order) event.Order { o.Title = "panic"; return o },
+	}
+}
+
+func TestARightConsumerPassesEveryCase(t *testing.T) {
+	t.Parallel()
+	Run(t, subject("right"))
+}
+
+// finds names, for each wrong consumer, the cases that must fail because of its fault.
+var finds = map[string][]string{
+	"no-dedupe": {"an event that comes twice has one effect"},
+	"dedupe-in-memory": {
+		"members that come and go under load change nothing",
+		"killed after commit and before ack, the effect stays single",
+		"the whole history once more changes nothing",
+	},
+	"watermills-deduplicator":        {"a message that fails is tried again and holds nobody up"},
+	"look-then-insert":               {"two copies at the same time have one effect and no error"},
+	"ack-before-commit":              {"killed inside the transaction, the effect comes once"},
+	"mark-before-effect":             {"killed inside the transaction, the effect comes once"},
+	"effect-outside-the-transaction": {"log and effect are committed together or not at all"},
+	"swallow-and-ack":                {"a message that never succeeds is parked after its attempts"},
+	"nack-for-ever": {
+		"a message that fails is tried again and holds nobody up",
+		"later versions of an order wait behind a failed one, other orders do not",
+		"what cannot be read is parked byte for byte and the next is handled",
+		"bad data is parked at once with its bytes",
+		"a panic is an attempt and the process stays up",
+	},
+	"park-on-any-error": {
+		"while the database is down nothing is parked and the process is not ready",
+		"stopped under load, nothing is parked or doubled and the exit code is 0",
+	},
+	"no-request-hash": {"the same id with another body is a conflict and is never applied"},
+}
+
+func TestEachFaultIsFoundByTheCaseThatNamesIt(t *testing.T) {
+	t.Parallel()
+	cases := map[string]Case{}
+	for _, c := range Cases() {
+		cases[c.Name] = c
+	}
+	for name, expected := range finds {
+		for _, c := range expected {
+			require.Contains(t, cases, c)
+			t.Run(name+"/"+c, func(t *testing.T) {
+				t.Parallel()
+				s := subject(name)
+				s.Within = 8 * time.Second
+				require.NotEmpty(t, failureOf(t, cases[c], s), "the suite did not notice")
+			})
+		}
+	}
+}
+
+func TestEveryCaseIsFailedBySomeWrongConsumer(t *testing.T) {
+	t.Parallel()
+	found := map[string]bool{}
+	for _, names := range finds {
+		for _, name := range names {
+			found[name] = true
+		}
+	}
+	for _, c := range Cases() {
+		require.True(t, found[c.Name], "no wrong consumer fails: %s", c.Name)
+	}
+}
+
+// failing is a test whose failure is what the real test waits for.
+type failing struct {
+	testing.TB
+	message string
+}
+
+func (f *failing) Fatalf(format string, args ...any) {
+	f.message = fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+func (f *failing) Errorf(format string, args ...any) { f.message = fmt.Sprintf(format, args...) }
+
+// failureOf runs a case as a test of its own and returns the message with which it failed.
+func failureOf(t *testing.T, c Case, s Service) string {
+	f := &failing{TB: t}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.Run(f, s)
+	}()
+	<-done
+	t.Log(f.message)
+	return f.message
+}
