@@ -10,6 +10,7 @@ import (
 	"github.com/IBM/sarama"
 	wkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/eapache/go-resiliency/breaker"
 	"golang.org/x/sync/singleflight"
 
 	"example.com/paycast/shared/event"
@@ -29,8 +30,15 @@ type Publisher struct {
 
 	connecting singleflight.Group
 	mu         sync.Mutex
-	inner      *wkafka.Publisher
+	current    *client // nil: connect first
 	closed     bool
+	finishing  sync.WaitGroup // clients that are being closed
+}
+
+// client is one connection to the cluster. Watermill's publisher must not be closed while somebody publishes.
+type client struct {
+	*wkafka.Publisher
+	users sync.WaitGroup
 }
 
 // ErrClosed is the answer of a publisher after Close.
@@ -50,64 +58,88 @@ func NewPublisher(c PublisherConfig) (*Publisher, error) {
 // Publish sends each message to the topic and waits for all in-sync replicas. It stops at the first failure, and an
 // error does not mean that nothing was stored. It can take longer than any deadline of the caller: sarama knows none.
 func (p *Publisher) Publish(topic string, msgs ...*message.Message) error {
-	inner, err := p.connect()
+	c, err := p.use()
 	if err != nil {
 		return fmt.Errorf("connecting to kafka: %w", err)
 	}
-	return inner.Publish(topic, msgs...)
+	defer c.users.Done()
+	err = c.Publisher.Publish(topic, msgs...)
+	if errors.Is(err, sarama.ErrOutOfBrokers) || errors.Is(err, breaker.ErrBreakerOpen) {
+		p.retire(c)
+	}
+	return err
 }
 
 // Close waits for the sends under way, which is bounded by the client's time-outs.
 func (p *Publisher) Close() error {
 	p.mu.Lock()
-	inner := p.inner
-	p.inner, p.closed = nil, true
+	p.closed = true
+	c := p.current
 	p.mu.Unlock()
-	if inner == nil {
-		return nil
-	}
-	return inner.Close()
+	p.retire(c)
+	p.finishing.Wait()
+	return nil
 }
 
-// connect gives all callers that wait for a connection the answer of the same try. One after the other, they would wait
-// for as many tries as there are callers.
-func (p *Publisher) connect() (*wkafka.Publisher, error) {
-	if inner, err := p.connected(); inner != nil || err != nil {
-		return inner, err
-	}
-	inner, err, _ := p.connecting.Do("", func() (any, error) {
-		if inner, err := p.connected(); inner != nil || err != nil {
-			return inner, err
-		}
-		inner, err := wkafka.NewPublisher(wkafka.PublisherConfig{
-			Brokers:               BrokerList(p.config.Brokers),
-			Marshaler:             marshaler{},
-			OverwriteSaramaConfig: publisherConfig(p.config.ClientID),
-		}, Logger(p.config.Log))
-		if err != nil {
-			return nil, err
-		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.closed {
-			return nil, errors.Join(ErrClosed, inner.Close())
-		}
-		p.inner = inner
-		return inner, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return inner.(*wkafka.Publisher), nil
-}
-
-func (p *Publisher) connected() (*wkafka.Publisher, error) {
+// retire lets the next Publish connect anew. A client that has lost all brokers, or a topic, keeps a circuit breaker for
+// each topic and partition: it would go on refusing for ten seconds after the trouble is over, partition by partition.
+// What the old client is still sending it finishes.
+func (p *Publisher) retire(c *client) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
-		return nil, ErrClosed
+	if c == nil || p.current != c {
+		return // somebody else has done it
 	}
-	return p.inner, nil
+	p.current = nil
+	p.finishing.Go(func() {
+		c.users.Wait()
+		if err := c.Close(); err != nil {
+			p.config.Log.Warn("closing a kafka client", "error", err)
+		}
+	})
+}
+
+// use gives a client; its user calls users.Done. All callers that wait for a connection get the answer of the same try:
+// one after the other, they would wait for as many tries as there are callers.
+func (p *Publisher) use() (*client, error) {
+	for {
+		p.mu.Lock()
+		c, closed := p.current, p.closed
+		if c != nil && !closed {
+			c.users.Add(1)
+		}
+		p.mu.Unlock()
+		if closed {
+			return nil, ErrClosed
+		}
+		if c != nil {
+			return c, nil
+		}
+		if _, err, _ := p.connecting.Do("", func() (any, error) { return nil, p.connect() }); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (p *Publisher) connect() error {
+	inner, err := wkafka.NewPublisher(wkafka.PublisherConfig{
+		Brokers:               BrokerList(p.config.Brokers),
+		Marshaler:             marshaler{},
+		OverwriteSaramaConfig: publisherConfig(p.config.ClientID),
+	}, Logger(p.config.Log))
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	closed, current := p.closed, p.current
+	if !closed && current == nil {
+		p.current = &client{Publisher: inner}
+	}
+	p.mu.Unlock()
+	if closed || current != nil {
+		return inner.Close() // it came too late
+	}
+	return nil
 }
 
 // unknownOffset stands in a record whose offset no answer has named.

@@ -54,7 +54,7 @@ func setup(t *testing.T) *stage {
 
 // quick makes everything that a test waits for short.
 func quick(c *Config) {
-	c.Lease, c.Deadline, c.Margin = 2*time.Second, 700*time.Millisecond, 500*time.Millisecond
+	c.Lease, c.Deadline, c.Margin = 2500*time.Millisecond, time.Second, 500*time.Millisecond
 	c.RetryBase, c.RetryCap = 5*time.Millisecond, 100*time.Millisecond
 	c.Poll = 100 * time.Millisecond
 }
