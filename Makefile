@@ -1,8 +1,8 @@
-# Everything goes through Go and this file. Modules and services are found, never listed: a copied service takes part.
+# Everything goes through Go and this file. No service is named here: what go.work uses takes part.
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
-MODULES := $(patsubst %/go.mod,%,$(wildcard shared/go.mod services/*/go.mod deploy/*/go.mod docs/*/go.mod))
-PROGRAMS := $(patsubst %/go.mod,./%/...,$(wildcard services/*/go.mod deploy/*/go.mod))
+MODULES := $(shell sed -nE 's#^(use)?[[:space:]]+\./##p' go.work)
+PROGRAMS := $(patsubst %,./%/...,$(filter services/% deploy/%,$(MODULES)))
 LINTER := bin/golangci-lint
 
 # PARTS=real runs Apache Kafka and Elasticsearch themselves, which needs Java 17 and Maven; ARGS go to paycast-local.

@@ -103,10 +103,8 @@ func run() int {
 	// A second Ctrl-C has its default effect: we end at once, and the kernel ends what we have started.
 	context.AfterFunc(ctx, stop)
 	k.BindTo(ctx, (*context.Context)(nil))
-	err := k.BindToProvider(service.Environ)
-	if err == nil {
-		err = k.Run(ctx)
-	}
+	k.Bind(service.Environ())
+	err := k.Run(ctx)
 	switch {
 	case err == nil:
 		return 0

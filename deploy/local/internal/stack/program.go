@@ -91,21 +91,16 @@ func (s *Stack) run(binary, command string, more map[string]string) *exec.Cmd {
 }
 
 // environment is what a program sees: ours before what was there, and the defaults only where nothing was. A NAME_FILE
-// for a NAME of ours would contradict it, and one that points nowhere is somebody else's: our programs read them all.
+// for a NAME of ours would contradict it.
 func environment(inherited []string, defaults, vars map[string]string) []string {
 	var env []string
 	given := map[string]bool{}
 	for _, pair := range inherited {
-		name, value, _ := strings.Cut(pair, "=")
-		base, isFile := strings.CutSuffix(name, "_FILE")
-		_, ours := vars[base]
-		if isFile && !ours {
-			_, err := os.Stat(value)
-			ours = err != nil
-		}
-		if !ours {
+		name, _, _ := strings.Cut(pair, "=")
+		name = strings.TrimSuffix(name, "_FILE")
+		if _, ours := vars[name]; !ours {
 			env = append(env, pair)
-			given[base] = true
+			given[name] = true
 		}
 	}
 	for name, value := range defaults {
