@@ -59,7 +59,7 @@ func TestPrintingSecretsDoesNotShowThem(t *testing.T) {
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
 		text := fmt.Sprintf(verb, config)
 		require.NotContains(t, text, strings.TrimPrefix(secret, secretPrefix))
-		require.NotContains(t, text, fmt.Sprint(key)[1:20])
+		require.NotContains(t, text, fmt.Sprintf("%d %d %d %d", key[0], key[1], key[2], key[3]))
 		require.NotContains(t, text, string(key))
 	}
 }

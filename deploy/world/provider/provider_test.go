@@ -296,7 +296,7 @@ func TestPayOverHTTPAnswersWithTheReport(t *testing.T) {
 		req.Close = true
 		resp, err := http.DefaultClient.Do(req)
 		require.NoError(t, err)
-		defer resp.Body.Close()
+		defer func() { _ = resp.Body.Close() }()
 		answer, err := io.ReadAll(resp.Body)
 		require.NoError(t, err)
 		return resp.StatusCode, string(answer)

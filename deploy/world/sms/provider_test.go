@@ -50,11 +50,18 @@ func (b *bundle) mode(m Mode) {
 	require.NoError(b.t, err)
 	resp, err := b.client.Do(req)
 	require.NoError(b.t, err)
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	require.Equal(b.t, http.StatusOK, resp.StatusCode)
 }
 
-func (b *bundle) post(key, body string) (*http.Response, string, error) {
+// reply is an answer whose body has been read.
+type reply struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (b *bundle) post(key, body string) (reply, error) {
 	req, err := http.NewRequest(http.MethodPost, b.url+"/sms", strings.NewReader(body))
 	require.NoError(b.t, err)
 	if key != "" {
@@ -62,21 +69,21 @@ func (b *bundle) post(key, body string) (*http.Response, string, error) {
 	}
 	resp, err := b.client.Do(req)
 	if err != nil {
-		return nil, "", err
+		return reply{}, err
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	answer, err := io.ReadAll(resp.Body)
-	return resp, string(answer), err
+	return reply{resp.StatusCode, resp.Header, string(answer)}, err
 }
 
-func (b *bundle) send(key string) (*http.Response, string, error) {
+func (b *bundle) send(key string) (reply, error) {
 	return b.post(key, `{"to": "+15550001", "text": "paid"}`)
 }
 
 func (b *bundle) ask(key string) (int, string) {
 	resp, err := b.client.Get(b.url + "/sms?key=" + key)
 	require.NoError(b.t, err)
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
 	require.NoError(b.t, err)
 	return resp.StatusCode, string(body)
@@ -85,14 +92,14 @@ func (b *bundle) ask(key string) (int, string) {
 func TestSameKeyGetsTheSameAnswerAndOneMessage(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "")
-	_, first, err := b.send("k1")
+	first, err := b.send("k1")
 	require.NoError(t, err)
-	require.Contains(t, first, `"message_id":"sms_`)
+	require.Contains(t, first.body, `"message_id":"sms_`)
 	for range 3 {
-		resp, again, err := b.send("k1")
+		again, err := b.send("k1")
 		require.NoError(t, err)
-		require.Equal(t, http.StatusAccepted, resp.StatusCode)
-		require.Equal(t, first, again)
+		require.Equal(t, http.StatusAccepted, again.status)
+		require.Equal(t, first.body, again.body)
 	}
 	require.Len(t, b.provider.Messages(), 1)
 	require.Equal(t, 4, b.provider.Messages()[0].Attempts)
@@ -110,9 +117,8 @@ func TestManyCopiesAtOnceAreOneMessageAndAllAreCounted(t *testing.T) {
 	answers := make([]string, 30)
 	for i := range answers {
 		wg.Go(func() {
-			_, answer, err := b.send("k1")
-			if err == nil {
-				answers[i] = answer
+			if answer, err := b.send("k1"); err == nil {
+				answers[i] = answer.body
 			}
 		})
 	}
@@ -127,11 +133,11 @@ func TestManyCopiesAtOnceAreOneMessageAndAllAreCounted(t *testing.T) {
 func TestKeyOfAnotherMessageIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "")
-	_, _, err := b.send("k1")
+	_, err := b.send("k1")
 	require.NoError(t, err)
-	resp, _, err := b.post("k1", `{"to": "+15550002", "text": "paid"}`)
+	resp, err := b.post("k1", `{"to": "+15550002", "text": "paid"}`)
 	require.NoError(t, err)
-	require.Equal(t, http.StatusConflict, resp.StatusCode)
+	require.Equal(t, http.StatusConflict, resp.status)
 	require.Len(t, b.provider.Messages(), 1)
 }
 
@@ -144,13 +150,13 @@ func TestBadRequestsAreRefused(t *testing.T) {
 		`{"to": "+1"}`: http.StatusBadRequest,
 		`{"to": "+1", "text": "` + strings.Repeat("x", maxBody) + `"}`: http.StatusRequestEntityTooLarge,
 	} {
-		resp, _, err := b.post("k1", body)
+		resp, err := b.post("k1", body)
 		require.NoError(t, err)
-		require.Equal(t, want, resp.StatusCode)
+		require.Equal(t, want, resp.status)
 	}
-	resp, _, err := b.send("")
+	resp, err := b.send("")
 	require.NoError(t, err)
-	require.Equal(t, http.StatusBadRequest, resp.StatusCode)
+	require.Equal(t, http.StatusBadRequest, resp.status)
 	require.Empty(t, b.provider.Messages())
 }
 
@@ -159,11 +165,11 @@ func TestRefusingModesAcceptNothing(t *testing.T) {
 	b := setup(t, "")
 	for mode, want := range map[string]int{ModeError: 503, ModeReject: 422, ModeRateLimited: 429} {
 		b.mode(Mode{Mode: mode, DelayMS: 1500})
-		resp, _, err := b.send("k1")
+		resp, err := b.send("k1")
 		require.NoError(t, err)
-		require.Equal(t, want, resp.StatusCode, mode)
+		require.Equal(t, want, resp.status, mode)
 		if mode == ModeRateLimited {
-			require.Equal(t, "2", resp.Header.Get("Retry-After"), "milliseconds are rounded up to seconds")
+			require.Equal(t, "2", resp.header.Get("Retry-After"), "milliseconds are rounded up to seconds")
 		}
 	}
 	require.Empty(t, b.provider.Messages())
@@ -171,7 +177,7 @@ func TestRefusingModesAcceptNothing(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, status)
 
 	b.mode(Mode{Mode: ModeOK})
-	_, _, err := b.send("k1")
+	_, err := b.send("k1")
 	require.NoError(t, err)
 	require.Equal(t, 4, b.provider.Messages()[0].Attempts, "refused attempts count too")
 }
@@ -181,16 +187,16 @@ func TestAcceptingModesAcceptThoughTheSenderCannotKnow(t *testing.T) {
 	b := setup(t, "")
 
 	b.mode(Mode{Mode: ModeAcceptThenError})
-	resp, _, err := b.send("error")
+	resp, err := b.send("error")
 	require.NoError(t, err)
-	require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+	require.Equal(t, http.StatusServiceUnavailable, resp.status)
 
 	b.mode(Mode{Mode: ModeAcceptThenReset})
-	_, _, err = b.send("reset")
+	_, err = b.send("reset")
 	require.ErrorIs(t, err, syscall.ECONNRESET)
 
 	b.mode(Mode{Mode: ModeAcceptThenHang, DelayMS: 50})
-	_, _, err = b.send("hang")
+	_, err = b.send("hang")
 	require.ErrorIs(t, err, io.EOF)
 
 	for _, key := range []string{"error", "reset", "hang"} {
@@ -199,9 +205,9 @@ func TestAcceptingModesAcceptThoughTheSenderCannotKnow(t *testing.T) {
 	}
 	b.mode(Mode{Mode: ModeOK})
 	for _, key := range []string{"error", "reset", "hang"} {
-		resp, _, err := b.send(key)
+		resp, err := b.send(key)
 		require.NoError(t, err)
-		require.Equal(t, http.StatusAccepted, resp.StatusCode)
+		require.Equal(t, http.StatusAccepted, resp.status)
 	}
 	require.Len(t, b.provider.Messages(), 3)
 }
@@ -211,13 +217,13 @@ func TestSlowModeAnswersLateAndAcceptsNothingWhenTheSenderLeaves(t *testing.T) {
 	b := setup(t, "")
 	b.mode(Mode{Mode: ModeSlow, DelayMS: 100})
 	begin := time.Now()
-	_, _, err := b.send("patient")
+	_, err := b.send("patient")
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, time.Since(begin), 100*time.Millisecond)
 
 	b.mode(Mode{Mode: ModeSlow, DelayMS: 10_000})
 	b.client.Timeout = 50 * time.Millisecond
-	_, _, err = b.send("hasty")
+	_, err = b.send("hasty")
 	require.Error(t, err)
 	require.Len(t, b.provider.Messages(), 1)
 }
@@ -236,7 +242,7 @@ func TestPercentageIsSpreadEvenly(t *testing.T) {
 	b := setup(t, "")
 	b.mode(Mode{Mode: ModeError, Percent: 50})
 	for i := range 10 {
-		_, _, err := b.send(fmt.Sprint(i))
+		_, err := b.send(fmt.Sprint(i))
 		require.NoError(t, err)
 	}
 	require.Len(t, b.provider.Messages(), 5)
@@ -255,11 +261,11 @@ func TestMessagesSurviveAKilledProcessAndALineCutShort(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	first := setup(t, dir)
-	_, answer, err := first.send("k1")
+	answer, err := first.send("k1")
 	require.NoError(t, err)
-	_, _, err = first.send("k1")
+	_, err = first.send("k1")
 	require.NoError(t, err)
-	_, _, err = first.send("k2")
+	_, err = first.send("k2")
 	require.NoError(t, err)
 	before := first.provider.Messages()
 
@@ -271,10 +277,10 @@ func TestMessagesSurviveAKilledProcessAndALineCutShort(t *testing.T) {
 
 	second := setup(t, dir)
 	require.Equal(t, before, second.provider.Messages())
-	_, again, err := second.send("k1")
+	again, err := second.send("k1")
 	require.NoError(t, err)
-	require.Equal(t, answer, again)
-	_, _, err = second.send("k3")
+	require.Equal(t, answer.body, again.body)
+	_, err = second.send("k3")
 	require.NoError(t, err)
 
 	third := setup(t, dir)

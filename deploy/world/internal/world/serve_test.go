@@ -37,7 +37,7 @@ func call(t *testing.T, method, url, key, body string) (int, string, error) {
 	if err != nil {
 		return 0, "", err
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	answer, err := io.ReadAll(resp.Body)
 	return resp.StatusCode, string(answer), err
 }

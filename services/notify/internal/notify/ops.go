@@ -124,7 +124,7 @@ ORDER BY command_id LIMIT 1000`
 func faults(db *gorm.DB) func(context.Context) ([]facts.Fault, error) {
 	return func(ctx context.Context) ([]facts.Fault, error) {
 		var found []command
-		err := db.WithContext(ctx).Raw(selectFaults, map[string]any{"group": group}).Scan(&found).Error
+		err := db.WithContext(ctx).Raw(selectFaults, map[string]any{"group": Group}).Scan(&found).Error
 		all := make([]facts.Fault, len(found))
 		for i, c := range found {
 			all[i] = facts.Fault{Ref: c.CommandID, OrderNo: c.OrderNo, EventID: c.EventID, Detail: "a command without an applied event"}

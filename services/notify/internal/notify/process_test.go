@@ -2,8 +2,8 @@ package notify_test
 
 import (
 	"fmt"
+	"net/url"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -11,6 +11,7 @@ import (
 
 	"example.com/paycast/deploy/world/sms"
 	"example.com/paycast/shared/service"
+	"example.com/paycast/shared/testkit"
 )
 
 // These tests end and stop real processes.
@@ -22,8 +23,7 @@ func TestSenderKilledBetweenAcceptanceAndMarkSendsOnce(t *testing.T) {
 	victim := s.child(service.Env{"SMS_TIMEOUT": "1900ms", "SMS_LEASE": "5s"})
 	id := s.insert(1)[0]
 	require.Eventually(t, func() bool { return len(s.provider.Messages()) == 1 }, soon, time.Millisecond)
-	require.NoError(t, victim.Process.Kill())
-	require.Error(t, victim.Wait())
+	victim.Kill()
 	require.Equal(t, row{Status: "SENDING", Attempts: 1}, s.row(id), "killed with the command in its hand")
 	s.mode(sms.Mode{Mode: sms.ModeOK})
 
@@ -42,17 +42,40 @@ func TestSenderThatWakesUpAfterItsLeaseChangesNothing(t *testing.T) {
 	sleeper := s.child(service.Env{"SMS_TIMEOUT": "1900ms", "SMS_LEASE": "5s"})
 	id := s.insert(1)[0]
 	require.Eventually(t, func() bool { return len(s.provider.Messages()) == 1 }, soon, time.Millisecond)
-	require.NoError(t, sleeper.Process.Signal(syscall.SIGSTOP))
+	sleeper.Pause()
 
 	p := s.sender(nil)
 	s.await(id, "SENT")
 	p.stop()
 	before := s.dump()
-	require.NoError(t, sleeper.Process.Signal(syscall.SIGCONT))
+	sleeper.Resume()
 	require.Eventually(t, func() bool {
-		return process{ops: sleeper.ops}.metric(t, "notify_fenced_settles_total") == 1
+		return sleeper.metric(t, "notify_fenced_settles_total") == 1
 	}, soon, 20*time.Millisecond)
 	require.Equal(t, before, s.dump())
+	s.oneMessageEach(id)
+}
+
+// The provider has said yes, and the mark is lost with the database. The command looks like one that was never answered.
+func TestMarkThatIsLostWithTheDatabaseIsFoundAgainByAsking(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	u, err := url.Parse(s.env["DATABASE_URL"])
+	require.NoError(t, err)
+	link := testkit.Proxy(t, u.Host)
+	u.Host = link.Addr()
+	s.mode(sms.Mode{Mode: sms.ModeSlow, DelayMS: 300})
+	p := s.sender(service.Env{"DATABASE_URL": u.String()})
+	id := s.insert(1)[0]
+	require.Eventually(t, func() bool { return len(s.sent()) == 1 }, soon, time.Millisecond)
+	link.Cut()
+	require.Eventually(t, func() bool { return len(s.provider.Messages()) == 1 }, soon, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return !p.ready() }, soon, 20*time.Millisecond, "it says that it cannot work")
+	require.Equal(t, row{Status: "SENDING", Attempts: 1}, s.row(id))
+	link.Restore()
+	require.Equal(t, row{"SENT", 2, 1, ""}, s.await(id, "SENT"))
+	require.Eventually(t, p.ready, soon, 20*time.Millisecond)
+	require.Len(t, s.sent(), 1)
 	s.oneMessageEach(id)
 }
 
@@ -64,8 +87,7 @@ func TestStopUnderLoadFinishesWhatIsBegunAndGivesBackTheRest(t *testing.T) {
 	ids := s.insert(40)
 	// In the middle: some are sent, some under way, and all others of the four workers wait for a token.
 	require.Eventually(t, func() bool { return len(s.sent()) >= 5 }, soon, 10*time.Millisecond)
-	require.NoError(t, c.Process.Signal(syscall.SIGTERM))
-	require.NoError(t, c.Wait(), "exit code 0; the log was:\n%s", c.logs)
+	require.NoError(t, c.Term(soon), "exit code 0")
 
 	require.Zero(t, s.count("SENDING"), "nothing is left to a lease")
 	require.Zero(t, s.count("UNKNOWN"), "no request was cut off")
@@ -96,11 +118,10 @@ func TestPhoneNumbersLeaveNoTrace(t *testing.T) {
 	s.awaitCount("SENT", 4)
 	var page any
 	require.NoError(t, c.ops.GetJSON(t.Context(), "/ops/commands", nil, &page))
-	require.NoError(t, c.Process.Signal(syscall.SIGTERM))
-	require.NoError(t, c.Wait())
+	require.NoError(t, c.Term(soon))
 
-	require.Contains(t, c.logs.String(), "the provider refuses a message for good", "the log is the right one")
-	for where, text := range map[string]string{"log": c.logs.String(), "database": s.dump(), "ops": fmt.Sprint(page)} {
+	require.Contains(t, c.Stderr(), "the provider refuses a message for good", "the log is the right one")
+	for where, text := range map[string]string{"log": c.Stderr(), "database": s.dump(), "ops": fmt.Sprint(page)} {
 		require.NotContains(t, text, strings.TrimPrefix(phone, "+"), where)
 	}
 }

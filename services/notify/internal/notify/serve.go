@@ -9,8 +9,8 @@ import (
 	"example.com/paycast/shared/service"
 )
 
-// group is this consumer's name, in Kafka and in the consume log. A new name would send every message of history again.
-const group = "notify"
+// Group is this consumer's name, in Kafka and in the consume log. A new name would send every message of history again.
+const Group = "notify"
 
 // Migrations are this service's tables and those of the consume log in its database.
 var Migrations = []postgres.Set{inbox.Migrations, {Name: "notify", FS: migrations()}}
@@ -47,7 +47,7 @@ func Serve(ctx context.Context, env service.Env) error {
 	}
 	p.Close(func() { postgres.Close(db) })
 	err = consumer.Run(p, consumer.Config{
-		Settings: cfg.Settings, Group: group, DB: db, Effects: effects(db), Faults: faults(db),
+		Settings: cfg.Settings, Group: Group, DB: db, Effects: effects(db), Faults: faults(db),
 	}, consumer.InTransaction(handle))
 	if err != nil {
 		return err

@@ -1,7 +1,6 @@
 package notify_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,8 +8,6 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -34,16 +31,10 @@ const (
 	opsToken = "an-ops-token-of-this-test"
 	phone    = "+441632960007"
 
-	soon = 20 * time.Second // bound of everything that must happen
+	soon = 30 * time.Second // bound of everything that must happen, for a busy machine
 )
 
-// TestMain lets the test binary be the service, so that a test can kill it.
-func TestMain(m *testing.M) {
-	if os.Getenv("NOTIFY_TEST_PROCESS") != "" {
-		service.Main("notify", service.Command{Name: "send", Run: notify.Send})
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { testkit.Main(m) }
 
 // stack is what surrounds the two processes: the database, the SMS provider, and payment's contact API.
 type stack struct {
@@ -66,9 +57,9 @@ type post struct {
 func newStack(t *testing.T) *stack {
 	t.Helper()
 	s := &stack{t: t}
-	url := testkit.Postgres(t, notify.Migrations...)
+	dbURL := testkit.Postgres(t, notify.Migrations...)
 	var err error
-	s.db, err = pgxpool.New(t.Context(), url)
+	s.db, err = pgxpool.New(t.Context(), dbURL)
 	require.NoError(t, err)
 	t.Cleanup(s.db.Close)
 	s.provider, err = sms.Open("")
@@ -83,7 +74,7 @@ func newStack(t *testing.T) *stack {
 		require.NoError(t, s.provider.Close())
 	})
 	s.env = service.Env{
-		"DATABASE_URL": url, "OPS_TOKEN": opsToken, "LOG_LEVEL": "error", "SMS_URL": provider.URL, "PAYMENT_OPS_URL": payment.URL,
+		"DATABASE_URL": dbURL, "OPS_TOKEN": opsToken, "LOG_LEVEL": "error", "SMS_URL": provider.URL, "PAYMENT_OPS_URL": payment.URL,
 		"SMS_RATE": "1000", "SMS_BURST": "100", "SMS_POLL": "20ms", "SMS_RETRY_BASE": "50ms", "SMS_RETRY_CAP": "200ms",
 		"SMS_TIMEOUT": "400ms", "SMS_LEASE": "2s",
 	}
@@ -138,7 +129,7 @@ func (s *stack) mode(m sms.Mode) {
 type process struct {
 	url  string
 	ops  ops.Client
-	stop func() // as SIGTERM does, and waits
+	stop func() // as SIGTERM does, and waits for a clean end
 }
 
 // start runs a subcommand in this process until the test ends, and waits until it is ready.
@@ -147,29 +138,23 @@ func (s *stack) start(run func(context.Context, service.Env) error, more service
 	env := maps.Clone(s.env)
 	maps.Copy(env, more)
 	env["HTTP_ADDR"], env["OPS_ADDR"] = testkit.FreeAddr(s.t), testkit.FreeAddr(s.t)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- run(ctx, env) }()
-	stop := sync.OnceFunc(func() {
-		cancel()
-		require.NoError(s.t, <-ended, "the process must end cleanly")
-	})
-	s.t.Cleanup(stop)
-	s.ready(env["OPS_ADDR"])
-	return process{"http://" + env["HTTP_ADDR"], ops.Client{BaseURL: "http://" + env["OPS_ADDR"], Token: opsToken}, stop}
+	task := testkit.Run(s.t, "the process", func(ctx context.Context) error { return run(ctx, env) })
+	p := process{url: "http://" + env["HTTP_ADDR"], ops: ops.Client{BaseURL: "http://" + env["OPS_ADDR"], Token: opsToken}}
+	p.stop = func() {
+		s.t.Helper()
+		require.NoError(s.t, task.Stop())
+	}
+	require.Eventually(s.t, p.ready, soon, 20*time.Millisecond, "not ready")
+	return p
 }
 
-func (s *stack) ready(addr string) {
-	s.t.Helper()
-	require.EventuallyWithT(s.t, func(c *assert.CollectT) {
-		resp, err := http.Get("http://" + addr + "/readyz")
-		if !assert.NoError(c, err) {
-			return
-		}
-		defer resp.Body.Close()
-		body, _ := io.ReadAll(resp.Body)
-		assert.Equal(c, http.StatusOK, resp.StatusCode, "%s", body)
-	}, soon, 20*time.Millisecond)
+func (p process) ready() bool {
+	resp, err := http.Get(p.ops.BaseURL + "/readyz")
+	if err != nil {
+		return false
+	}
+	_ = resp.Body.Close() // nothing of it is wanted
+	return resp.StatusCode == http.StatusOK
 }
 
 func (s *stack) sender(more service.Env) process {
@@ -177,30 +162,19 @@ func (s *stack) sender(more service.Env) process {
 	return s.start(notify.Send, more)
 }
 
-// child is a sender in a process of its own.
+// child is a sender in a process of its own, from the real program.
 type child struct {
-	*exec.Cmd
-	ops  ops.Client
-	logs *bytes.Buffer // to be read after Wait
+	*testkit.Process
+	process
 }
 
 func (s *stack) child(more service.Env) child {
 	s.t.Helper()
 	env := maps.Clone(s.env)
-	env["OPS_ADDR"], env["NOTIFY_TEST_PROCESS"], env["LOG_LEVEL"] = testkit.FreeAddr(s.t), "1", "debug"
+	env["OPS_ADDR"], env["LOG_LEVEL"] = testkit.FreeAddr(s.t), "debug"
 	maps.Copy(env, more)
-	c := child{Cmd: exec.Command(os.Args[0], "send"), logs: &bytes.Buffer{}}
-	c.Stderr = c.logs
-	for name, value := range env {
-		c.Env = append(c.Env, name+"="+value)
-	}
-	require.NoError(s.t, c.Start())
-	s.t.Cleanup(func() {
-		_ = c.Process.Kill() // it may have ended
-		_ = c.Wait()         // or been waited for
-	})
-	c.ops = ops.Client{BaseURL: "http://" + env["OPS_ADDR"], Token: opsToken}
-	s.ready(env["OPS_ADDR"])
+	c := child{testkit.Exec(s.t, "../..", env, "send"), process{ops: ops.Client{BaseURL: "http://" + env["OPS_ADDR"], Token: opsToken}}}
+	c.WaitReady(env["OPS_ADDR"], soon)
 	return c
 }
 
@@ -268,7 +242,7 @@ func (s *stack) oneMessageEach(ids ...string) {
 	require.ElementsMatch(s.t, ids, keys)
 }
 
-// broker adds Kafka to the stack and starts the consumer.
+// consumer adds Kafka to the stack and starts the consumer.
 func (s *stack) consumer() (process, *testkit.Broker) {
 	s.t.Helper()
 	b := testkit.Kafka(s.t, event.Topic, event.RedeliveryTopic("notify"))
@@ -321,7 +295,7 @@ func get(t *testing.T, url string) (int, []byte) {
 	require.NoError(t, err)
 	resp, err := http.DefaultClient.Do(req)
 	require.NoError(t, err)
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	require.NoError(t, asDescribed(req, resp.StatusCode, resp.Header, body))
@@ -356,7 +330,7 @@ func (p process) metric(t *testing.T, series string) float64 {
 	t.Helper()
 	resp, err := http.Get(p.ops.BaseURL + "/metrics")
 	require.NoError(t, err)
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	for line := range strings.Lines(string(body)) {
