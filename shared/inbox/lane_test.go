@@ -1,0 +1,187 @@
+package inbox_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/inbox"
+	"example.com/paycast/shared/lease"
+)
+
+func TestTheMessageComesBackFromTheLaneByteForByte(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	sent := delivery(1)
+	sent.Record.Headers = append(sent.Record.Headers, event.Header{Key: "x\xff"}, event.Header{Key: "x\xff", Value: []byte{}})
+	_, err := l.fail(sent, inbox.Failure{Outcome: inbox.Retry})
+	require.NoError(t, err)
+	require.Equal(t, sent.Record, l.claim().Record)
+}
+
+func TestVersionsLeaveTheLaneInOrder(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	l.bring(1, inbox.StatusRetry)
+	for v := int64(2); v <= 4; v++ {
+		out, _, err := l.once(delivery(v), nil)
+		require.NoError(t, err)
+		require.Equal(t, inbox.Waiting, out)
+	}
+	require.Nil(t, l.claim(), "held rows are not due")
+	l.dueNow()
+	for v := int64(1); v <= 4; v++ {
+		d := l.claim()
+		require.NotNil(t, d)
+		require.Equal(t, v, d.Event.AggregateVersion)
+		require.Nil(t, l.claim(), "the next one is due only when this one is done")
+		_, ran, err := l.once(*d, nil)
+		require.NoError(t, err)
+		require.True(t, ran)
+	}
+}
+
+func TestAVersionClaimedBesideAnEarlierOneStepsBack(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	l.bring(2, inbox.StatusRetry) // it came first, and failed
+	l.bring(1, inbox.StatusRetry) // then the earlier one came, and failed as well
+	l.dueNow()
+	first, second := l.claim(), l.claim()
+	if first.Event.AggregateVersion == 2 {
+		first, second = second, first
+	}
+	out, ran, err := l.once(*second, nil)
+	require.NoError(t, err)
+	require.Equal(t, inbox.Waiting, out)
+	require.False(t, ran)
+	require.Equal(t, 1, l.row(2).RetryCount, "stepping back is not a failure")
+	_, ran, err = l.once(*first, nil)
+	require.NoError(t, err)
+	require.True(t, ran)
+	require.EqualValues(t, 2, l.claim().Event.AggregateVersion)
+}
+
+func TestSuccessWakesWhatWaitedForIt(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	l.bring(3, inbox.StatusWaiting) // for an hour
+	require.Nil(t, l.claim())
+	_, _, err := l.once(delivery(2), nil)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, l.claim().Event.AggregateVersion)
+}
+
+func TestALateSettleOfATakenOverClaimChangesNothing(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	_, err := l.fail(delivery(1), inbox.Failure{Outcome: inbox.Retry})
+	require.NoError(t, err)
+	short := lease.Rule{Lease: time.Millisecond}
+	d, err := inbox.Claim(t.Context(), l.db, "g", short)
+	require.NoError(t, err)
+	late := l.decoded(d)
+	require.Eventually(t, func() bool {
+		d, err = inbox.TakeOver(context.Background(), l.db, "g", rule)
+		return err == nil && d != nil
+	}, 10*time.Second, 5*time.Millisecond)
+	owner := l.decoded(d)
+	require.Equal(t, 2, owner.Failed, "the attempt that never came back counts")
+	before := l.row(1)
+
+	_, ran, err := l.once(*late, nil)
+	require.ErrorIs(t, err, inbox.ErrFenced)
+	require.False(t, ran)
+	_, err = l.fail(*late, inbox.Failure{Outcome: inbox.Dead})
+	require.ErrorIs(t, err, inbox.ErrFenced)
+	require.ErrorIs(t, inbox.GiveBack(t.Context(), l.db, *late, 0), inbox.ErrFenced)
+	require.Equal(t, before, l.row(1))
+
+	_, ran, err = l.once(*owner, nil)
+	require.NoError(t, err)
+	require.True(t, ran)
+	require.EqualValues(t, 1, l.row(1).Effects)
+}
+
+func TestWhatIsGivenBackIsNotCounted(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	_, err := l.fail(delivery(1), inbox.Failure{Outcome: inbox.Retry})
+	require.NoError(t, err)
+	for range 5 {
+		d := l.claim()
+		require.NotNil(t, d)
+		require.NoError(t, inbox.GiveBack(t.Context(), l.db, *d, 0))
+	}
+	require.Equal(t, 1, l.row(1).RetryCount)
+}
+
+func TestManyWorkersClaimEachMessageOnce(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	const messages, workers = 100, 8
+	for v := range int64(messages) {
+		d := delivery(v + 1)
+		d.Event.AggregateID = d.Event.ID // an aggregate each
+		_, err := l.fail(d, inbox.Failure{Outcome: inbox.Retry})
+		require.NoError(t, err)
+	}
+	var claims sync.Map
+	var total atomic.Int64
+	var running sync.WaitGroup
+	for range workers {
+		running.Go(func() {
+			for {
+				d, err := inbox.Claim(context.Background(), l.db, "g", rule)
+				if err != nil || d == nil {
+					if err != nil {
+						t.Error(err)
+					}
+					return
+				}
+				if _, twice := claims.LoadOrStore(d.Event.ID, true); twice {
+					t.Errorf("%s was claimed twice", d.Event.ID)
+				}
+				total.Add(1)
+			}
+		})
+	}
+	running.Wait()
+	require.EqualValues(t, messages, total.Load())
+}
+
+func TestTwentyDeliveriesAtOnceRunTheHandlerOnce(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	var ran, duplicates atomic.Int64
+	var running sync.WaitGroup
+	for range 20 {
+		running.Go(func() {
+			out, r, err := l.once(delivery(1), nil)
+			if err != nil {
+				t.Error(err)
+			}
+			if r {
+				ran.Add(1)
+			}
+			if out == inbox.Duplicate {
+				duplicates.Add(1)
+			}
+		})
+	}
+	running.Wait()
+	require.EqualValues(t, 1, ran.Load())
+	require.EqualValues(t, 19, duplicates.Load())
+	require.EqualValues(t, 1, l.row(1).Effects)
+}
+
+// dueNow makes the whole lane due.
+func (l log) dueNow() {
+	l.t.Helper()
+	require.NoError(l.t, l.db.Exec("UPDATE t_message_consume SET next_retry_at = now() WHERE next_retry_at IS NOT NULL").Error)
+}
