@@ -25,6 +25,17 @@ func cacheDir() (string, error) {
 	return dir, os.Chmod(dir, 0o755) // whatever the umask
 }
 
+// Cached returns a directory of the cache, which build makes the first time. Others that come meanwhile wait for it, and
+// a build that was cut off leaves nothing that looks finished.
+func Cached(name string, build func(tmp string) error) (dir string, err error) {
+	cache, err := cacheDir()
+	if err != nil {
+		return "", err
+	}
+	dir = filepath.Join(cache, name)
+	return dir, once(cache, dir, build)
+}
+
 // once makes the directory dir, below cache, with build, unless it is there. Processes that come at the same time wait
 // for the first. The directory appears complete or not at all, so a killed builder leaves nothing that looks finished.
 func once(cache, dir string, build func(tmp string) error) error {
