@@ -141,6 +141,9 @@ func unanswered(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("calling elasticsearch: %w", ctx.Err())
 	}
+	if Down(err) {
+		return err // an attempt has said so already
+	}
 	return fmt.Errorf("%w: %w", ErrDown, err)
 }
 
