@@ -42,6 +42,7 @@ const (
 	Waiting    Outcome = "waiting"    // kept for later, not counted as a failure
 	Retry      Outcome = "retry"      // kept for later, counted
 	Refused    Outcome = "refused"    // the business says no, finally
+	Discarded  Outcome = "discarded"  // an operator says no, finally
 	Dead       Outcome = "dead"       // a dead letter
 )
 
@@ -61,13 +62,15 @@ const (
 // Delivery is one arrival of an event at a group: from a partition, or claimed from the retry lane.
 type Delivery struct {
 	Group   string
-	Owner   string // who answers for it, should it become a dead letter
 	Event   event.Event
 	Record  event.Record
 	Failed  int           // attempts so far that failed or never came back, without this one
 	Waited  time.Duration // since it came first, by the database's clock
 	Claimed bool          // from the lane
 	token   string        // with which the lane gave it out
+
+	Owner    string // should it become a dead letter: who answers for it,
+	SkipDead bool   // and whether later versions of its aggregate go on without it
 }
 
 // ErrNoTransaction is the answer to a handle outside a transaction: there, log and effect could part.

@@ -112,13 +112,26 @@ const buryRow = `
 WITH cleared AS (
     DELETE FROM t_message_retry WHERE consumer_group = @group AND event_id = @event_id)
 UPDATE t_message_consume
-SET status = 'DEAD', owner_token = NULL, lease_until = NULL, retry_count = retry_count + 1 - @counted, updated_at = now()
+SET status = 'DEAD', skipped = @skip, owner_token = NULL, lease_until = NULL,
+    retry_count = retry_count + 1 - @counted, updated_at = now()
 WHERE consumer_group = @group AND event_id = @event_id AND status = 'PROCESSING' AND owner_token = @token`
 
-// bury ends the automatic attempts. It wakes nobody: later versions stay held, visibly, until an operator decides.
+const wakeHeld = `
+UPDATE t_message_consume SET held_by = NULL, next_retry_at = now(), updated_at = now()
+WHERE consumer_group = @group AND aggregate_id = @aggregate AND status = 'WAITING' AND held_by = @event_id`
+
+// bury ends the automatic attempts. Later versions stay held, visibly, until an operator decides, unless the event's
+// type is one that holds nobody.
 func bury(tx *gorm.DB, d Delivery, t Trouble) error {
-	if err := fenced(tx.Exec(buryRow, d.place())); err != nil {
+	args := d.place()
+	args["skip"] = d.SkipDead
+	if err := fenced(tx.Exec(buryRow, args)); err != nil {
 		return fmt.Errorf("recording DEAD: %w", err)
+	}
+	if d.SkipDead {
+		if err := tx.Exec(wakeHeld, args).Error; err != nil {
+			return fmt.Errorf("waking later versions: %w", err)
+		}
 	}
 	d.Failed++
 	return writeLetter(tx, d, t, nil, true)

@@ -42,7 +42,7 @@ SELECT NOT EXISTS (
 AND NOT EXISTS (
     SELECT FROM t_message_consume
     WHERE consumer_group = @group AND aggregate_id = @aggregate AND aggregate_version < @version
-      AND status IN ('PROCESSING', 'RETRY', 'WAITING', 'DEAD'))`
+      AND status IN ('PROCESSING', 'RETRY', 'WAITING', 'DEAD') AND NOT skipped)`
 
 // Clear looks whether Once would run its function now. It decides nothing: use it only before a write that is safe to
 // repeat, and let Once have the last word.
@@ -139,7 +139,7 @@ func compare(tx *gorm.DB, d Delivery) (Outcome, error) {
 const selectEarlier = `
 SELECT event_id FROM t_message_consume
 WHERE consumer_group = @group AND aggregate_id = @aggregate AND aggregate_version < @version
-  AND status IN ('PROCESSING', 'RETRY', 'WAITING', 'DEAD')
+  AND status IN ('PROCESSING', 'RETRY', 'WAITING', 'DEAD') AND NOT skipped
 ORDER BY aggregate_version DESC LIMIT 1`
 
 func heldBy(tx *gorm.DB, d Delivery) (string, error) {

@@ -15,6 +15,7 @@ CREATE TABLE t_message_consume (
     retry_count       int          NOT NULL DEFAULT 0 CHECK (retry_count >= 0), -- attempts that failed or never came back
     next_retry_at     timestamptz,
     held_by           varchar(64),                  -- the event of the same aggregate that must go first
+    skipped           boolean      NOT NULL DEFAULT false CHECK (NOT skipped OR status = 'DEAD'), -- a dead row that holds nobody
     owner_token       varchar(64),
     lease_until       timestamptz,
     topic             varchar(255) NOT NULL,        -- where the first delivery stood
@@ -35,7 +36,7 @@ CREATE TABLE t_message_consume (
 
 -- Rows that keep later versions of their aggregate waiting. In good times it is almost empty.
 CREATE INDEX message_consume_unfinished ON t_message_consume (consumer_group, aggregate_id, aggregate_version)
-    WHERE status IN ('PROCESSING', 'RETRY', 'WAITING', 'DEAD');
+    WHERE status IN ('PROCESSING', 'RETRY', 'WAITING', 'DEAD') AND NOT skipped;
 -- The retry lane. Held rows are not in it, so a long tail behind one bad head costs a claim nothing.
 CREATE INDEX message_consume_due ON t_message_consume (consumer_group, next_retry_at)
     WHERE status IN ('RETRY', 'WAITING') AND next_retry_at IS NOT NULL;

@@ -1,0 +1,188 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+
+	"example.com/paycast/shared/event"
+)
+
+// Why an operator's decision about a dead letter cannot be carried out.
+var (
+	ErrNoLetter      = errors.New("there is no such dead letter")
+	ErrClosed        = errors.New("the dead letter is closed already")
+	ErrNotReleasable = errors.New("a conflict is never applied; it can only be discarded")
+	ErrUnreadable    = errors.New("this build cannot read the message either")
+	ErrUnderWay      = errors.New("the event is finished or under way; there is nothing to release")
+	ErrNotHolding    = errors.New("the message holds nobody")
+)
+
+// Decision is what an operator says about a dead letter, and stays with it.
+type Decision struct {
+	By     string
+	Reason string
+}
+
+// Contents are a letter's bytes as received. They may hold personal data.
+type Contents struct {
+	Key     []byte         `json:"key"`
+	Payload []byte         `json:"payload"` // null is a tombstone
+	Headers []event.Header `json:"headers"`
+}
+
+// letterRow is a letter as the office works with it.
+type letterRow struct {
+	Letter
+	RecordKey, Headers, Payload []byte
+}
+
+// Show gives one letter and what it holds.
+func Show(ctx context.Context, db *gorm.DB, group string, id int64) (Letter, Contents, error) {
+	row, err := open(db.WithContext(ctx), group, id)
+	if err != nil {
+		return Letter{}, Contents{}, err
+	}
+	headers, err := decodeHeaders(row.Headers)
+	return row.Letter, Contents{row.RecordKey, row.Payload, headers}, err
+}
+
+func open(db *gorm.DB, group string, id int64) (row letterRow, err error) {
+	err = db.Table("t_dead_letter").Where("consumer_group = ? AND letter_id = ?", group, id).Take(&row).Error
+	if errors.Is(err, gorm.ErrRecordNotFound) {
+		return row, ErrNoLetter
+	}
+	if err != nil {
+		return row, fmt.Errorf("reading a dead letter: %w", err)
+	}
+	return row, nil
+}
+
+// delivery is the letter's message once more. The error wraps ErrUnreadable.
+func (l letterRow) delivery(group string) (Delivery, error) {
+	headers, err := decodeHeaders(l.Headers)
+	if err != nil {
+		return Delivery{}, err
+	}
+	r := event.Record{Topic: l.Topic, Partition: l.Partition, Offset: l.Offset, Time: l.RecordTime.UTC(),
+		Key: l.RecordKey, Value: l.Payload, Headers: headers}
+	e, err := event.Decode(r)
+	if err != nil {
+		return Delivery{}, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	return Delivery{Group: group, Event: e, Record: r}, nil
+}
+
+// A dead row begins anew, with all of its attempts.
+const reviveRow = `
+UPDATE t_message_consume SET status = 'RETRY', skipped = false, retry_count = 0, next_retry_at = now(), updated_at = now()
+WHERE consumer_group = @group AND event_id = @event_id AND request_hash = @hash AND status = 'DEAD'`
+
+// What could not be read had no row.
+const releaseRow = `
+INSERT INTO t_message_consume
+    (consumer_group, event_id, event_type, aggregate_id, aggregate_version, request_hash, status, next_retry_at, topic, partition, "offset")
+VALUES (@group, @event_id, @event_type, @aggregate, @version, @hash, 'RETRY', now(), @topic, @partition, @offset)
+ON CONFLICT (consumer_group, event_id) DO NOTHING`
+
+// Release gives a letter's message back to the group's own retry lane, with its id and its bytes. Nothing is sent to
+// Kafka: other groups have nothing to do with it. What is finished meanwhile is not done again.
+func Release(ctx context.Context, tx *gorm.DB, group string, id int64, why Decision) error {
+	tx = tx.WithContext(ctx)
+	row, err := open(tx, group, id)
+	if err != nil {
+		return err
+	}
+	if row.ErrorClass == ClassConflict {
+		return ErrNotReleasable
+	}
+	d, err := row.delivery(group)
+	if err != nil {
+		return err
+	}
+	if err := lock(tx, group, d.Event.AggregateID); err != nil {
+		return err
+	}
+	if err := closeLetter(tx, group, id, "RELEASED", why); err != nil {
+		return err
+	}
+	for _, statement := range []string{reviveRow, releaseRow} {
+		result := tx.Exec(statement, d.place())
+		if result.Error != nil {
+			return fmt.Errorf("releasing a dead letter: %w", result.Error)
+		}
+		if result.RowsAffected == 1 {
+			return keepMessage(tx, d, Trouble{Class: row.ErrorClass, Code: "released", Text: "released by an operator"})
+		}
+	}
+	return ErrUnderWay
+}
+
+// Discarding ends a dead row and wakes the version that it held.
+const discardRow = `
+UPDATE t_message_consume SET status = 'REJECTED', outcome = 'discarded', skipped = false, updated_at = now()
+WHERE consumer_group = @group AND event_id = @event_id AND request_hash = @hash AND status = 'DEAD'`
+
+// Discard ends a letter for good: its event will not be applied. Later versions that it held go on.
+func Discard(ctx context.Context, tx *gorm.DB, group string, id int64, why Decision) error {
+	return settle(tx.WithContext(ctx), group, id, discardRow, func(*gorm.DB) error {
+		return closeLetter(tx.WithContext(ctx), group, id, "DISCARDED", why)
+	})
+}
+
+const skipRow = `
+UPDATE t_message_consume SET skipped = true, updated_at = now()
+WHERE consumer_group = @group AND event_id = @event_id AND request_hash = @hash AND status = 'DEAD' AND NOT skipped`
+
+// Skip lets the later versions that a letter holds go on without it. The letter stays open.
+func Skip(ctx context.Context, tx *gorm.DB, group string, id int64) error {
+	return settle(tx.WithContext(ctx), group, id, skipRow, func(changed *gorm.DB) error {
+		if changed == nil || changed.RowsAffected == 0 {
+			return ErrNotHolding
+		}
+		return nil
+	})
+}
+
+// settle changes the dead row of a letter, where it has one, and wakes what it held. then gets the change's result, or
+// nil when the letter has no row.
+func settle(tx *gorm.DB, group string, id int64, statement string, then func(changed *gorm.DB) error) error {
+	row, err := open(tx, group, id)
+	if err != nil {
+		return err
+	}
+	d, err := row.delivery(group)
+	if errors.Is(err, ErrUnreadable) || row.ErrorClass == ClassConflict {
+		return then(nil)
+	}
+	if err != nil {
+		return err
+	}
+	if err := lock(tx, group, d.Event.AggregateID); err != nil {
+		return err
+	}
+	changed := tx.Exec(statement, d.place())
+	if changed.Error == nil && changed.RowsAffected > 0 {
+		err = tx.Exec(wakeHeld, d.place()).Error
+	}
+	if err := errors.Join(changed.Error, err); err != nil {
+		return fmt.Errorf("settling the row of a dead letter: %w", err)
+	}
+	return then(changed)
+}
+
+// closeLetter is where two operators meet: the second one finds it closed.
+func closeLetter(tx *gorm.DB, group string, id int64, state string, why Decision) error {
+	result := tx.Table("t_dead_letter").Where("consumer_group = ? AND letter_id = ? AND state = 'OPEN'", group, id).
+		Updates(map[string]any{"state": state, "closed_by": why.By, "closed_reason": why.Reason, "closed_at": clause.Expr{SQL: "now()"}})
+	if result.Error != nil {
+		return fmt.Errorf("closing a dead letter: %w", result.Error)
+	}
+	if result.RowsAffected == 0 {
+		return ErrClosed
+	}
+	return nil
+}
