@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/IBM/sarama"
 	wkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
@@ -70,15 +71,25 @@ func (p *Publisher) Publish(topic string, msgs ...*message.Message) error {
 	return err
 }
 
-// Close waits for the sends under way, which is bounded by the client's time-outs.
+// Close waits for the sends under way, but not longer than one round trip to a broker may take: the client's own retries
+// could keep a process from ending in time. The error says that sends were left behind; their outcome is unknown.
 func (p *Publisher) Close() error {
 	p.mu.Lock()
 	p.closed = true
 	c := p.current
 	p.mu.Unlock()
 	p.retire(c)
-	p.finishing.Wait()
-	return nil
+	finished := make(chan struct{})
+	go func() {
+		p.finishing.Wait()
+		close(finished)
+	}()
+	select {
+	case <-finished:
+		return nil
+	case <-time.After(dialTimeout + readTimeout):
+		return errors.New("closing the kafka publisher: sends are still under way")
+	}
 }
 
 // retire lets the next Publish connect anew. A client that has lost all brokers, or a topic, keeps a circuit breaker for

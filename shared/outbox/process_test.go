@@ -1,0 +1,124 @@
+package outbox
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/testkit"
+)
+
+// process starts a relay as an operating-system process.
+func (s *stage) process(crashOn string) *testkit.Process {
+	s.t.Helper()
+	return testkit.Exec(s.t, "./testdata/relay", map[string]string{
+		"DATABASE_URL": s.url, "KAFKA_BROKERS": s.kafka.Brokers(), "CRASH_ON": crashOn,
+		"LEASE": "1s", "DEADLINE": "500ms", "MARGIN": "300ms",
+	})
+}
+
+func TestRelayKilledAgainAndAgainLosesNothingAndParksNothing(t *testing.T) { // R1, R2, R4, R5, R7
+	t.Parallel()
+	s := setup(t)
+	s.kafka.DelayProduce(5 * time.Millisecond)
+	s.fill("A", 2000, 200)
+	for kills := range 6 {
+		p := s.process("")
+		want := min(2000, 300*(kills+1)) // somewhere in the middle of its work
+		testkit.Eventually(t, 30*time.Second, func() error {
+			if n := s.count("status = 'SENT'"); n < want {
+				return fmt.Errorf("%d sent", n)
+			}
+			return nil
+		})
+		p.Kill()
+	}
+	s.process("")
+	s.eventually(2000, "status = 'SENT'")
+	s.requireOrdered(2000)
+	s.requireTrue()
+}
+
+// requireTrue: what the table calls sent stands on the topic where the table says.
+func (s *stage) requireTrue() {
+	s.t.Helper()
+	place := map[string]string{}
+	for _, r := range testkit.ReadTopic(s.t, s.kafka.Brokers(), event.Topic) {
+		place[fmt.Sprint(r.Partition, "/", r.Offset)] = header(r, "ce_id")
+	}
+	rows, err := s.sql.Query(s.t.Context(), "select event_id, broker_partition, broker_offset from t_outbox_event where status = 'SENT' and broker_offset is not null")
+	require.NoError(s.t, err)
+	defer rows.Close()
+	for rows.Next() {
+		var id string
+		var partition int32
+		var offset int64
+		require.NoError(s.t, rows.Scan(&id, &partition, &offset))
+		require.Equal(s.t, id, place[fmt.Sprint(partition, "/", offset)])
+	}
+	require.NoError(s.t, rows.Err())
+}
+
+func TestRelayPausedPastItsLeaseIsReplacedAndFencedWhenItWakes(t *testing.T) { // R6, F11
+	t.Parallel()
+	s := setup(t)
+	s.fill("A", 200, 200)
+	s.kafka.Pause() // the first relay hangs in its sends
+	zombie := s.process("")
+	testkit.Eventually(t, 20*time.Second, func() error {
+		if s.count("status = 'SENDING'") == 0 {
+			return fmt.Errorf("nothing is claimed yet")
+		}
+		return nil
+	})
+	zombie.Pause()
+	s.kafka.Resume()
+	s.run()
+	s.eventually(200, "status = 'SENT'")
+	const settled = "select string_agg(event_id || broker_partition || '/' || broker_offset || sent_at, ',' order by event_id) from t_outbox_event"
+	var before, after string
+	require.NoError(t, s.sql.QueryRow(t.Context(), settled).Scan(&before))
+	zombie.Resume()
+	require.NoError(t, zombie.Term(20*time.Second), "it ends cleanly")
+	require.NoError(t, s.sql.QueryRow(t.Context(), settled).Scan(&after))
+	require.Equal(t, before, after)
+	require.Contains(t, zombie.Stderr(), "outbox rows were taken over while this relay worked on them")
+	s.requireOrdered(200)
+}
+
+func TestEventThatCrashesRelaysIsTriedAloneAndThenParked(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.fill("A", 40, 40)
+	for range 3 {
+		require.Error(t, s.process("A-7").Wait(30*time.Second), "in company")
+	}
+	require.Error(t, s.process("A-7").Wait(30*time.Second), "alone")
+	s.process("A-7")
+	s.eventually(39, "status = 'SENT'")
+	s.eventually(1, "status = 'DEAD'")
+	require.Equal(t, 1, s.count("event_id = 'A-7' and status = 'DEAD' and last_error_code = 'crashes_relay'"))
+	require.Len(t, s.published(), 39)
+}
+
+func TestTerminatedRelayEndsWithZeroAndLeavesNothingClaimed(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.kafka.DelayProduce(20 * time.Millisecond)
+	s.fill("A", 2000, 20)
+	p := s.process("")
+	testkit.Eventually(t, 20*time.Second, func() error {
+		if s.count("status = 'SENT'") < 50 {
+			return fmt.Errorf("not in the middle of it yet")
+		}
+		return nil
+	})
+	require.NoError(t, p.Term(10*time.Second))
+	require.Zero(t, s.count("status = 'SENDING' or retry_count > 0"))
+	require.Less(t, s.count("status = 'SENT'"), 2000)
+	require.Len(t, s.published(), s.count("status = 'SENT'"))
+	s.requireTrue()
+}
