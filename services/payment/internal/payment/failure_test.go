@@ -319,6 +319,48 @@ func TestCopyKilledInsideItsTransactionLetsTheOtherWin(t *testing.T) {
 	require.Equal(t, success, s.callback("w", body).body, "the killed copy is sent again")
 }
 
+// TestTradeTakenBetweenLookAndInsertIsJudgedAgain: the second order's callback sees the trade free, and then it is not.
+func TestTradeTakenBetweenLookAndInsertIsJudgedAgain(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	first, second := s.newOrder(), s.newOrder()
+	defer s.sabotage("t_outbox_event", atWrite, "if new.aggregate_id = '"+first+"' then "+waitForTest+" end if;")()
+	release := s.hold()
+	defer release()
+	answers := make(chan answer, 2)
+	for i, no := range []string{first, second} {
+		body := encode(t, notice("payment.succeeded", no, "trade-1"))
+		h := s.signed("w-"+no, body)
+		go func() {
+			a, _ := trySend("POST", s.url+"/callbacks/payment", h, body)
+			answers <- a
+		}()
+		s.waiting(i + 1) // the first for the test, the second for the first
+	}
+	release()
+	require.Equal(t, string(success), string((<-answers).body))
+	require.Equal(t, string(success), string((<-answers).body))
+	require.Equal(t, "PAID", s.get(first).Status)
+	o := s.get(second)
+	require.Equal(t, "CREATED", o.Status)
+	require.Len(t, o.Incidents, 1)
+	require.Equal(t, "trade_of_other_order", o.Incidents[0].Kind)
+}
+
+// TestWriterThatIgnoresTheLockIsNotOverwritten: somebody changes the order under the callback's feet.
+func TestWriterThatIgnoresTheLockIsNotOverwritten(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	no := s.newOrder()
+	body := encode(t, notice("payment.succeeded", no, "trade-1"))
+	repair := s.sabotage("t_callback_receipt", atWrite, "update t_order set status = 'CLOSED', version = 2;")
+	before := s.tables()
+	require.Equal(t, http.StatusInternalServerError, s.callback("w", body).status)
+	require.Equal(t, before, s.tables(), "the version in the condition has noticed it")
+	repair()
+	require.Equal(t, success, s.callback("w", body).body)
+}
+
 // TestLockedOrderMakesNobodyElseWait: somebody sits on one order's row; copies of its callback share one connection.
 func TestLockedOrderMakesNobodyElseWait(t *testing.T) {
 	t.Parallel()
