@@ -3,6 +3,7 @@ package service
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
 	"strings"
@@ -10,8 +11,7 @@ import (
 	"github.com/caarlos0/env/v11"
 )
 
-// Env is the environment of one program: what os.Environ held, with every NAME_FILE replaced by NAME and the file's
-// content. A NAME_FILE that could not be replaced is still there: it may be another program's, so only Parse complains.
+// Env is the environment of one program. A NAME_FILE that could not be replaced is still there: it may be another program's, so only Parse complains.
 type Env map[string]string
 
 // ConfigError is a fault of the configuration; trying again does not help.
@@ -20,21 +20,36 @@ type ConfigError struct{ Err error }
 func (e *ConfigError) Error() string { return "configuration: " + e.Err.Error() }
 func (e *ConfigError) Unwrap() error { return e.Err }
 
-// Parse fills cfg, a pointer to a struct with `env` tags. Fields that no variable names keep their value, so defaults
-// are set before the call. All problems are reported in one *ConfigError.
+// Parse fills cfg, a pointer to a struct with `env` tags. A variable may be given as NAME_FILE as well, the path of a
+// file that holds it. Fields that no variable names keep their value, so defaults are set before the call. All problems
+// are reported in one *ConfigError.
 func (e Env) Parse(cfg any) error {
-	if err := e.checkFiles(cfg); err != nil {
+	params, err := env.GetFieldParams(cfg)
+	if err != nil {
 		return &ConfigError{err}
 	}
-	if err := env.ParseWithOptions(cfg, env.Options{Environment: e}); err != nil {
+	given := maps.Clone(e)
+	var lines []string
+	for _, p := range params {
+		value, ok, err := e.Lookup(p.Key)
+		switch {
+		case err != nil:
+			lines = append(lines, err.Error())
+			given[p.Key] = "-" // said once; it is not missing as well
+		case ok:
+			given[p.Key] = value
+		}
+	}
+	if err := env.ParseWithOptions(cfg, env.Options{Environment: given}); err != nil {
 		var all env.AggregateError
 		if !errors.As(err, &all) {
 			return &ConfigError{err}
 		}
-		var lines []string
 		for _, one := range all.Errors {
 			lines = append(lines, describe(one, cfg))
 		}
+	}
+	if len(lines) > 0 {
 		return &ConfigError{errors.New(strings.Join(lines, "; "))}
 	}
 	if v, ok := cfg.(interface{ Validate() error }); ok {
@@ -45,26 +60,22 @@ func (e Env) Parse(cfg any) error {
 	return nil
 }
 
-// checkFiles complains about each NAME_FILE that stands for a NAME of cfg and was not replaced.
-func (e Env) checkFiles(cfg any) error {
-	fields, err := env.GetFieldParams(cfg)
+// Lookup gives the variable, or the content of the file that NAME_FILE points at, without the line's end. Other
+// programs' NAME_FILE variables are never looked at.
+func (e Env) Lookup(name string) (value string, ok bool, err error) {
+	value, ok = e[name]
+	path, isFile := e[name+"_FILE"]
+	switch {
+	case !isFile || path == "":
+		return value, ok, nil
+	case ok:
+		return "", false, fmt.Errorf("both %s and %s_FILE are set; keep one", name, name)
+	}
+	content, err := os.ReadFile(path)
 	if err != nil {
-		return err
+		return "", false, fmt.Errorf("%s_FILE: %w", name, err)
 	}
-	var bad []error
-	for _, f := range fields {
-		path, given := e[f.Key+"_FILE"]
-		_, both := e[f.Key]
-		switch {
-		case !given || path == "":
-		case both:
-			bad = append(bad, fmt.Errorf("both %s and %s_FILE are set; keep one", f.Key, f.Key))
-		default:
-			_, err := os.ReadFile(path)
-			bad = append(bad, fmt.Errorf("%s_FILE: %w", f.Key, err))
-		}
-	}
-	return errors.Join(bad...)
+	return strings.TrimRight(string(content), "\r\n"), true, nil
 }
 
 // describe says what is wrong without the variable's value, which may be a secret.
@@ -99,23 +110,11 @@ func variable(t reflect.Type, field string) string {
 // for it.
 func Environ() Env { return environment(os.Environ()) }
 
-// environment turns a list as of os.Environ into an Env and reads the files that NAME_FILE variables point at.
 func environment(list []string) Env {
 	env := Env{}
 	for _, pair := range list {
 		name, value, _ := strings.Cut(pair, "=")
 		env[name] = value
-	}
-	for _, pair := range list {
-		file, path, _ := strings.Cut(pair, "=")
-		name, ok := strings.CutSuffix(file, "_FILE")
-		if _, both := env[name]; !ok || name == "" || both {
-			continue
-		}
-		if content, err := os.ReadFile(path); err == nil {
-			env[name] = strings.TrimRight(string(content), "\r\n")
-			delete(env, file)
-		}
 	}
 	return env
 }

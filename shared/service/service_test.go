@@ -49,18 +49,28 @@ func TestDefaultsSetBeforeParseStay(t *testing.T) {
 
 func TestASecretMayComeAsAFile(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "token")
-	require.NoError(t, os.WriteFile(path, []byte("0123456789abcdef\n"), 0o600))
-	env := environment([]string{"OPS_TOKEN_FILE=" + path, "A=b=c"})
-	require.Equal(t, "0123456789abcdef", env["OPS_TOKEN"])
-	require.Equal(t, "b=c", env["A"])
+	path := filepath.Join(t.TempDir(), "url")
+	require.NoError(t, os.WriteFile(path, []byte("postgres://u:p=w@h/d\n"), 0o600))
+	parse := func(list ...string) (config, error) {
+		var cfg config
+		err := environment(append(list, "WEBHOOK_SECRETS=x")).Parse(&cfg)
+		return cfg, err
+	}
+	cfg, err := parse("DATABASE_URL_FILE=" + path)
+	require.NoError(t, err)
+	require.Equal(t, "postgres://u:p=w@h/d", cfg.DatabaseURL)
 
-	var cfg Base
-	err := environment([]string{"OPS_TOKEN_FILE=" + path, "OPS_TOKEN=other"}).Parse(&cfg)
-	require.ErrorContains(t, err, "both OPS_TOKEN and OPS_TOKEN_FILE are set")
-	err = environment([]string{"OPS_TOKEN_FILE=" + path + ".gone"}).Parse(&cfg)
-	require.ErrorContains(t, err, "OPS_TOKEN_FILE")
-	require.NoError(t, environment([]string{"OTHERS_FILE=" + path + ".gone", "OTHERS=x"}).Parse(&cfg), "what is not ours is not our business")
+	_, err = parse("DATABASE_URL_FILE="+path, "DATABASE_URL=other")
+	require.ErrorContains(t, err, "both DATABASE_URL and DATABASE_URL_FILE are set")
+	_, err = parse("DATABASE_URL_FILE=" + path + ".gone")
+	require.ErrorContains(t, err, "DATABASE_URL_FILE")
+	require.NotContains(t, err.Error(), "is not set", "one fault, one line")
+}
+
+func TestAnotherProgramsFileVariableIsNotOurs(t *testing.T) {
+	t.Parallel()
+	env := environment([]string{"DATABASE_URL=x", "WEBHOOK_SECRETS=y", "SOME_TOOL_CONFIG_FILE=/nowhere/at/all"})
+	require.NoError(t, env.Parse(&config{}))
 }
 
 func TestEmptyShortAndSampleSecretsAreRefused(t *testing.T) {
