@@ -39,24 +39,25 @@ cand as materialized (
 // well. SKIP LOCKED alone would let one relay send an event while another still has the one before it: so the queue of
 // each key is read from its start, and a row is kept while everything up to it is ours ("clear").
 //
+//   - Of a queue only as many rows are read as there are candidates of its key: no more can be kept. A long tail costs
+//     nothing.
 //   - The queue is read in the statement's snapshot. A row that is missing there was committed later, and then so were
 //     all later rows of its key, because an aggregate's versions are committed in order.
 //   - Few rows are taken from a full window, and each key's from its first on. A window as narrow as the claim could show
 //     the same second row of a key again and again, while its first is due later and never looked at.
 //   - "= any(array(...))": with "in (select ... limit n)" the planner may run the sub-select again and claim more than n.
-//   - "materialized" and "offset 0" keep the planner at one index probe per key. Left free, it joins the candidates once
-//     for each of them.
+//   - "materialized" keeps the planner at one index probe per key. Left free, it joins the candidates once for each.
 const claimRows = `
 with` + selectCandidates + `,
 queue as materialized (
   select u.event_id, u.message_key, u.aggregate_version
-  from (select message_key, max(aggregate_version) as last from cand group by message_key) k
+  from (select message_key, count(*) as n from cand group by message_key) k
   cross join lateral (
     select e.event_id, e.message_key, e.aggregate_version
     from t_outbox_event e
-    where e.destination = @destination and e.message_key = k.message_key and e.aggregate_version <= k.last
-      and e.status <> 'SENT' and not e.skipped
-    offset 0
+    where e.destination = @destination and e.message_key = k.message_key and e.status <> 'SENT' and not e.skipped
+    order by e.aggregate_version
+    limit k.n
   ) u
 ),
 judged as (
@@ -73,7 +74,8 @@ claimed as (
 )
 select w.waiting, coalesce(event_id, ''), coalesce(event_type, ''), coalesce(message_key, ''),
        coalesce(aggregate_version, 0), payload, coalesce(headers, ''), coalesce(age, interval '0')
-from (select count(*) as waiting from judged where mine and not clear) w left join claimed on true`
+from (select (select count(*) from cand) - (select count(*) from judged where mine and clear) as waiting) w
+left join claimed on true`
 
 // claim takes up to n rows of one destination, in order per key. waiting is the number of due rows that were left
 // because an earlier row of their key is in other hands.

@@ -256,12 +256,12 @@ func TestSmallRowIsNotBlamedForTheSizeOfItsBatch(t *testing.T) { // F15, F48
 func TestOneDeadRowHoldsItsKeyAndNothingElse(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
-	s.fill("B", 5000, 1) // one key; its first row can never go out
+	s.fill("B", 10000, 1) // one key; its first row can never go out
 	s.exec("update t_outbox_event set payload = repeat('x', 1100000) where aggregate_version = 1")
 	s.fill("G", 100, 100)
 	s.run(func(c *Config) { c.Batch = 100 })
 	s.eventually(100, "status = 'SENT' and message_key like 'G-%'")
-	s.eventually(4999, "held_by = 'B-0'")
+	s.eventually(9999, "held_by = 'B-0'")
 	require.Zero(t, s.count("status = 'SENT' and message_key like 'B-%'"))
 }
 

@@ -70,7 +70,7 @@ type feeder struct {
 	work  chan chain
 	slots chan struct{}
 
-	lastHold time.Time
+	vainHold time.Time // when the last hold found nothing to take out of the way
 }
 
 // round claims once from each lane that is due. found says that it is worth looking again at once.
@@ -129,11 +129,13 @@ func (f *feeder) take(ctx context.Context, l lane, single bool) (int, error) {
 	}
 	// A window that is full of waiting rows hides others. Rows that wait for a send of a few milliseconds are left alone.
 	held := 0
-	if waiting > len(rows) && time.Since(f.lastHold) > 100*time.Millisecond {
+	if waiting > len(rows) && time.Since(f.vainHold) > 100*time.Millisecond {
 		if held, err = f.Relay.hold(ctx, l.destination, l.alone); err != nil {
 			return 0, err
 		}
-		f.lastHold = time.Now()
+		if held == 0 {
+			f.vainHold = time.Now()
+		}
 	}
 	if len(rows) == 0 {
 		return held, nil // with rows out of the way, the next look may find others
