@@ -16,7 +16,7 @@ import (
 type demoCommand struct {
 	stackFlags
 	JSON bool   `help:"Tell the story as JSON lines."`
-	Dir  string `help:"Keep data and logs there; default: a new directory that is removed at the end." type:"path" placeholder:"DIR"`
+	Dir  string `help:"Keep data and logs in this new directory; default: one that is removed at the end." type:"path" placeholder:"DIR"`
 }
 
 // impatient are the times of a system that shows a takeover within seconds. The caller's environment is stronger.
@@ -36,6 +36,8 @@ func (c demoCommand) Run(ctx context.Context) (err error) {
 			return err
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
+	} else if files, _ := os.ReadDir(dir); len(files) > 0 { // not there yet is as good
+		return fmt.Errorf("%s is not empty: the demo counts everything that it finds, so it needs a new directory", dir)
 	}
 	cfg, err := c.config(dir)
 	if err != nil {

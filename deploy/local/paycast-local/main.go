@@ -36,6 +36,8 @@ var commands struct {
 // stackFlags say what to bring up.
 type stackFlags struct {
 	Root     string         `help:"The repository; default: found from here upwards." type:"existingdir"`
+	Kafka    string         `help:"kfake, or Apache Kafka itself (needs Java 17; Maven the first time)." enum:"embedded,real" default:"embedded"`
+	Search   string         `help:"A stand-in, or Elasticsearch itself (needs Java 17; Maven the first time)." enum:"embedded,real" default:"embedded"`
 	Postgres string         `help:"URL of a PostgreSQL server to use in place of our own; the user must be allowed to create roles and databases." placeholder:"URL"`
 	Replicas map[string]int `help:"How many of each process, as in points=2,relay=2." mapsep:"," placeholder:"NAME=N"`
 	Restart  bool           `help:"Start a process again that dies by itself."`
@@ -51,7 +53,7 @@ func (f stackFlags) config(dir string) (stack.Config, error) {
 		return stack.Config{}, err
 	}
 	return stack.Config{
-		Root: root, Bin: filepath.Dir(self), Dir: dir, Postgres: f.Postgres, Replicas: f.Replicas, Restart: f.Restart,
+		Root: root, Bin: filepath.Dir(self), Dir: dir, Kafka: f.Kafka, Search: f.Search, Postgres: f.Postgres, Replicas: f.Replicas, Restart: f.Restart,
 	}, nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -14,7 +13,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kgo"
 
+	"example.com/paycast/deploy/local/internal/real"
 	"example.com/paycast/deploy/local/internal/supervise"
 	"example.com/paycast/shared/elastic/elastictest"
 	"example.com/paycast/shared/embedded"
@@ -27,6 +28,9 @@ const (
 	elasticPort  = 19200
 )
 
+// Real, as Config.Kafka or Config.Search, runs the product itself and not what stands in for it.
+const Real = "real"
+
 // part is a server that paycast needs and that somebody else has written.
 type part struct {
 	spec  supervise.Spec
@@ -34,7 +38,7 @@ type part struct {
 }
 
 // postgres is a real PostgreSQL whichever way it came to this machine.
-func (s *Stack) postgres(port int) part {
+func (s *Stack) postgres(port int) (part, error) {
 	admin := url.URL{
 		Scheme: "postgres", User: url.UserPassword(embedded.Superuser, s.secrets.Superuser), Host: address(port), Path: "/postgres",
 		RawQuery: "sslmode=disable",
@@ -56,7 +60,7 @@ func (s *Stack) postgres(port int) part {
 			},
 			Ready: func(ctx context.Context) error { return pingPostgres(ctx, admin.String()) },
 		},
-	}
+	}, nil
 }
 
 func pingPostgres(ctx context.Context, url string) error {
@@ -67,33 +71,49 @@ func pingPostgres(ctx context.Context, url string) error {
 	return conn.Close(ctx)
 }
 
-func (s *Stack) kafka(port int) part {
-	return part{
+func (s *Stack) kafka(port int) (part, error) {
+	p := part{
 		label: "kfake at " + address(port),
 		spec: supervise.Spec{
-			Name: "kafka", Ports: []int{port},
-			Command: s.ourselves("kafka", port),
-			Ready: func(ctx context.Context) error {
-				var d net.Dialer
-				conn, err := d.DialContext(ctx, "tcp", address(port))
-				if err != nil {
-					return err
-				}
-				return conn.Close()
-			},
+			Name: "kafka", Ports: []int{port}, Command: s.ourselves("kafka", port),
+			Ready: func(ctx context.Context) error { return pingKafka(ctx, address(port)) },
 		},
 	}
+	if s.cfg.Kafka != Real {
+		return p, nil
+	}
+	controller, err := s.ports.take(0)
+	p.label = "Apache Kafka " + real.KafkaVersion + " at " + address(port)
+	p.spec.Ports = append(p.spec.Ports, controller)
+	p.spec.Command = real.Kafka{Dir: filepath.Join(s.cfg.Dir, "kafka-real"), Port: port, Controller: controller}.Command
+	return p, err
 }
 
-func (s *Stack) elasticsearch(port int) part {
-	return part{
-		label: "stand-in at " + address(port),
+func pingKafka(ctx context.Context, broker string) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(broker))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return client.Ping(ctx)
+}
+
+func (s *Stack) elasticsearch(port int) (part, error) {
+	p := part{
+		label: "stand-in for Elasticsearch at " + address(port),
 		spec: supervise.Spec{
-			Name: "elasticsearch", Ports: []int{port},
-			Command: s.ourselves("elasticsearch", port),
-			Ready:   getOK(httpURL(port) + "/_cluster/health"),
+			Name: "elasticsearch", Ports: []int{port}, Command: s.ourselves("elasticsearch", port),
+			Ready: getOK(httpURL(port) + "/_cluster/health?wait_for_status=yellow&timeout=1s"),
 		},
 	}
+	if s.cfg.Search != Real {
+		return p, nil
+	}
+	transport, err := s.ports.take(0)
+	p.label = "Elasticsearch " + real.ElasticsearchVersion + " at " + address(port)
+	p.spec.Ports = append(p.spec.Ports, transport)
+	p.spec.Command = real.Elasticsearch{Dir: filepath.Join(s.cfg.Dir, "elasticsearch-real"), Port: port, Transport: transport}.Command
+	return p, err
 }
 
 // ourselves is this very program in the role of a part, as ServePart runs it: a part has a process of its own, so that

@@ -65,7 +65,7 @@ func (s *Stack) spec(p program) supervise.Spec {
 		ports = append(ports, p.http)
 	}
 	return supervise.Spec{
-		Name: p.name, Ports: append(ports, p.ops), Log: s.logFile(p.name),
+		Name: p.name, Ports: append(ports, p.ops),
 		Command: func(context.Context) (*exec.Cmd, error) { return s.run(p.binary, p.command, p.env), nil },
 		Ready:   getOK(httpURL(p.ops) + "/readyz"),
 	}
