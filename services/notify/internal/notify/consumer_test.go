@@ -46,7 +46,7 @@ func TestFiftyDeliveriesOfOnePaymentAreOneMessage(t *testing.T) {
 	p.awaitSent(t, last, 1)
 	one := p.awaitSent(t, no, 1)[0]
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		assert.Equal(c, float64(49), p.metric(t, `consumer_dedup_hits_total{group="notify"}`))
+		assert.GreaterOrEqual(c, p.metric(t, `consumer_dedup_hits_total{group="notify"}`), float64(49)) // a rebalance adds more
 	}, soon, 20*time.Millisecond, "all fifty were delivered")
 	s.oneMessageEach(one.CommandID, p.awaitSent(t, last, 1)[0].CommandID)
 	require.Len(t, s.sent(), 2)
