@@ -36,6 +36,9 @@ type Config struct {
 	Settings
 	Group string   // the consumer group, in Kafka and in the log. A new name handles all of history again.
 	DB    *gorm.DB // the service's own database, with inbox.Migrations
+	// SkipDead names the event types whose dead letter holds nobody: later versions of the order go on without it. It
+	// fits where each event carries the whole state. All others hold later versions until an operator decides.
+	SkipDead []string
 	// Effects fills Effect of each fact of a page that is applied, from where the effect lives. It may be nil.
 	Effects func(ctx context.Context, page []facts.Fact) error
 	// Faults lists what the service finds wrong in its own data. It may be nil.

@@ -110,6 +110,7 @@ func recoverPanic(err *error) {
 func (c *consumer) decide(ctx context.Context, d inbox.Delivery) (inbox.Outcome, error) {
 	attempt, cancel := context.WithTimeout(ctx, c.HandlerTimeout)
 	defer cancel()
+	attempt, d.Result = withDelivery(attempt, d)
 	out, err := c.handler.attempt(attempt, c.DB, d)
 	switch {
 	case err == nil:

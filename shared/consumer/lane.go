@@ -74,7 +74,7 @@ func (c *consumer) nudge() {
 
 // retry runs the handler for a claimed message, with the same answers as in a partition.
 func (c *consumer) retry(stop, work context.Context, d inbox.Delivery) {
-	d.Owner = c.LetterOwner
+	d = c.addressed(d)
 	e, err := event.Decode(d.Record)
 	if err != nil {
 		// It could be read when it was kept: a newer build did that. This one cannot say what it means.

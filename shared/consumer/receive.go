@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -114,7 +115,7 @@ const maxPause = 5 * time.Second
 // deliver decides about one record and commits the decision. An error means that nothing is recorded.
 func (c *consumer) deliver(ctx context.Context, r event.Record) error {
 	e, err := event.Decode(r)
-	d := inbox.Delivery{Group: c.Group, Owner: c.LetterOwner, Event: e, Record: r}
+	d := c.addressed(inbox.Delivery{Group: c.Group, Event: e, Record: r})
 	if err != nil {
 		return c.park(ctx, d, err)
 	}
@@ -131,6 +132,12 @@ func (c *consumer) deliver(ctx context.Context, r event.Record) error {
 			"event_id", e.ID, "order_no", e.AggregateID, "group", c.Group)
 	}
 	return nil
+}
+
+// addressed adds what should become of the delivery as a dead letter.
+func (c *consumer) addressed(d inbox.Delivery) inbox.Delivery {
+	d.Owner, d.SkipDead = c.LetterOwner, slices.Contains(c.SkipDead, d.Event.Type)
+	return d
 }
 
 // park keeps what cannot be read, byte for byte, so that the partition moves on.

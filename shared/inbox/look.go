@@ -18,9 +18,11 @@ type LogRow struct {
 	AggregateVersion int64      `json:"version"`
 	Status           Status     `json:"status"`
 	Outcome          *string    `json:"outcome,omitempty"`
+	ResultRef        *string    `json:"result_ref,omitempty"`
 	RetryCount       int        `json:"retry_count"`
 	NextRetryAt      *time.Time `json:"next_retry_at,omitempty"`
 	HeldBy           *string    `json:"held_by,omitempty"`
+	Skipped          bool       `json:"skipped,omitempty"`
 	ErrorClass       *string    `json:"error_class,omitempty"`
 	ErrorCode        *string    `json:"error_code,omitempty"`
 	ErrorText        *string    `json:"error_text,omitempty"`

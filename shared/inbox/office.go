@@ -23,8 +23,8 @@ var (
 
 // Decision is what an operator says about a dead letter, and stays with it.
 type Decision struct {
-	By     string
-	Reason string
+	By     string `json:"by"`
+	Reason string `json:"reason"`
 }
 
 // Contents are a letter's bytes as received. They may hold personal data.

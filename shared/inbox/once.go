@@ -158,7 +158,7 @@ func heldBy(tx *gorm.DB, d Delivery) (string, error) {
 const finishRow = `
 WITH done AS (
     UPDATE t_message_consume
-    SET status = @status, outcome = @outcome, owner_token = NULL, lease_until = NULL,
+    SET status = @status, outcome = @outcome, result_ref = nullif(@result, ''), owner_token = NULL, lease_until = NULL,
         retry_count = retry_count - @counted, updated_at = now()
     WHERE consumer_group = @group AND event_id = @event_id AND status = 'PROCESSING' AND owner_token = @token
     RETURNING event_id),
@@ -172,7 +172,7 @@ SELECT event_id FROM done`
 
 func finish(tx *gorm.DB, d Delivery, s Status, out Outcome) error {
 	args := d.place()
-	args["status"], args["outcome"] = string(s), string(out)
+	args["status"], args["outcome"], args["result"] = string(s), string(out), d.Result
 	var done []string
 	if err := tx.Raw(finishRow, args).Scan(&done).Error; err != nil {
 		return fmt.Errorf("finishing the consume log row: %w", err)

@@ -1,0 +1,199 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"gorm.io/gorm"
+
+	"example.com/paycast/shared/consumer"
+	"example.com/paycast/shared/consumertest"
+	"example.com/paycast/shared/event"
+)
+
+func TestAHandlerThatFailsTwiceIsRunThreeTimesAndSeesItsAttempts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var attempts []consumer.Delivery // one message, so one at a time
+	w.run(consumer.InTransaction(func(ctx context.Context, tx *gorm.DB, e event.Event) error {
+		d := consumer.DeliveryOf(ctx)
+		attempts = append(attempts, d)
+		if d.Attempt < 3 {
+			return errors.New("not now")
+		}
+		consumer.Made(ctx, "entry-7")
+		return effect(tx, e)
+	}), nil)
+	w.send(paid("o-1"))
+	w.eventually("success", func() bool { return w.rows("SUCCESS") == 1 })
+	require.Len(t, attempts, 3)
+	require.Equal(t, consumer.FromTopic, attempts[0].Mode)
+	require.Equal(t, consumer.FromLane, attempts[2].Mode)
+	require.Equal(t, 3, attempts[2].Attempt)
+	require.EqualValues(t, 1, w.count("SELECT count(*) FROM t_message_consume WHERE retry_count = 2 AND result_ref = 'entry-7'"))
+	require.Zero(t, w.count("SELECT count(*) FROM t_message_retry"))
+}
+
+func TestARefusedMessageIsRecordedAndNotTriedAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var runs atomic.Int64
+	w.run(consumer.InTransaction(func(context.Context, *gorm.DB, event.Event) error {
+		runs.Add(1)
+		return consumer.Refused(errors.New("the account is closed"))
+	}), nil)
+	w.send(paid("o-1"), consumertest.Canceled("o-1", "ann"))
+	w.eventually("both are refused, and the first holds nobody", func() bool { return w.rows("REJECTED") == 2 })
+	require.EqualValues(t, 2, runs.Load())
+	require.Zero(t, w.count("SELECT count(*) FROM t_dead_letter"))
+}
+
+func TestAMessageThatWaitsTooLongIsADeadLetter(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.run(consumer.InTransaction(func(context.Context, *gorm.DB, event.Event) error {
+		return consumer.Waiting(errors.New("for what never comes"))
+	}), func(c *consumer.Config) { c.MaxWait = 300 * time.Millisecond })
+	w.send(paid("o-1"))
+	w.eventually("it is dead", func() bool { return w.rows("DEAD") == 1 })
+	require.EqualValues(t, 1, w.count("SELECT count(*) FROM t_dead_letter WHERE error_class = 'waiting'"))
+}
+
+func TestAHandlerThatHangsHasFailedAndHoldsNobody(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.run(consumer.InTransaction(func(ctx context.Context, tx *gorm.DB, e event.Event) error {
+		if e.AggregateID == "hangs" {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return effect(tx, e)
+	}), func(c *consumer.Config) { c.HandlerTimeout, c.Attempts = 200*time.Millisecond, 2 })
+	w.send(paid("hangs"), paid("o-1"))
+	w.eventually("the next is done", func() bool { return w.rows("SUCCESS") == 1 })
+	w.eventually("the hanging one is dead", func() bool { return w.rows("DEAD") == 1 })
+}
+
+func TestADeadlockRunsTheWholeHandlerAgainAndCountsNothing(t *testing.T) {
+	t.Parallel()
+	for name, trigger := range map[string]string{
+		"40P01 in the handler": `CREATE TRIGGER f BEFORE INSERT ON t_effect FOR EACH ROW EXECUTE FUNCTION f('40P01')`,
+		"40001 at COMMIT":      `CREATE CONSTRAINT TRIGGER f AFTER INSERT ON t_effect DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION f('40001')`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			require.NoError(t, w.db.Exec(`CREATE SEQUENCE s; CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+				IF nextval('s') < 3 THEN RAISE EXCEPTION 'again' USING ERRCODE = TG_ARGV[0]; END IF; RETURN NEW; END $$; `+trigger).Error)
+			var runs atomic.Int64
+			w.run(consumer.InTransaction(func(_ context.Context, tx *gorm.DB, e event.Event) error {
+				runs.Add(1)
+				return effect(tx, e)
+			}), nil)
+			w.send(paid("o-1"))
+			w.eventually("success", func() bool { return w.rows("SUCCESS") == 1 })
+			require.EqualValues(t, 3, runs.Load())
+			require.EqualValues(t, 1, w.count("SELECT count(*) FROM t_effect"))
+			require.EqualValues(t, 1, w.count("SELECT count(*) FROM t_message_consume WHERE retry_count = 0"))
+		})
+	}
+}
+
+func TestACommitWhoseAnswerIsLostIsSettledByLooking(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	// COMMIT stands at a gate until the way back of its answer is cut.
+	require.NoError(t, w.db.Exec(`CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		PERFORM pg_advisory_xact_lock_shared(4711); RETURN NEW; END $$;
+		CREATE CONSTRAINT TRIGGER f AFTER INSERT ON t_effect DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION f()`).Error)
+	pool, err := w.db.DB()
+	require.NoError(t, err)
+	gate, err := pool.Conn(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = gate.Close() }()
+	_, err = gate.ExecContext(t.Context(), "SELECT pg_advisory_lock(4711)")
+	require.NoError(t, err)
+	link, db := w.proxied()
+	var runs atomic.Int64
+	w.run(consumer.InTransaction(func(_ context.Context, tx *gorm.DB, e event.Event) error {
+		runs.Add(1)
+		return effect(tx, e)
+	}), func(c *consumer.Config) { c.DB = db })
+
+	w.send(paid("o-1"))
+	w.eventually("COMMIT is at the gate", func() bool {
+		return w.count("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = 4711 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())") == 1
+	})
+	link.CutAnswersAfter(0)
+	_, err = gate.ExecContext(t.Context(), "SELECT pg_advisory_unlock(4711)")
+	require.NoError(t, err)
+	w.eventually("it is committed", func() bool { return w.rows("SUCCESS") == 1 })
+	w.eventually("the consumer does not know", func() bool {
+		status, _ := w.ops(http.MethodGet, "/readyz", "")
+		return status == http.StatusServiceUnavailable
+	})
+	link.Heal()
+	w.send(paid("o-2"))
+	w.eventually("the next is done", func() bool { return w.rows("SUCCESS") == 2 })
+	require.EqualValues(t, 2, runs.Load(), "the first one ran once")
+	require.EqualValues(t, 2, w.count("SELECT count(*) FROM t_effect"))
+	require.Zero(t, w.count("SELECT count(*) FROM t_dead_letter"))
+	_, metrics := w.ops(http.MethodGet, "/metrics", "")
+	require.Contains(t, metrics, `consumer_dedup_hits_total{group="g"} 1`)
+}
+
+func TestManyFailuresInARowPauseThePartitionInsteadOfFillingTheLane(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var mended atomic.Bool
+	w.run(consumer.InTransaction(func(_ context.Context, tx *gorm.DB, e event.Event) error {
+		if !mended.Load() {
+			panic("a bad build")
+		}
+		return effect(tx, e)
+	}), nil)
+	for _, order := range strings.Fields("a b c d e f g h i j") {
+		w.send(paid(order))
+	}
+	w.eventually("the process is not ready", func() bool {
+		status, body := w.ops(http.MethodGet, "/readyz", "")
+		return status == http.StatusServiceUnavailable && strings.Contains(body, "in a row")
+	})
+	w.eventually("the limit is in the lane", func() bool { return w.rows("RETRY")+w.rows("PROCESSING") == 3 })
+	require.EqualValues(t, 3, w.count("SELECT count(*) FROM t_message_consume"), "and no more than that")
+	mended.Store(true)
+	w.eventually("all are done", func() bool { return w.rows("SUCCESS") == 10 })
+	require.Zero(t, w.count("SELECT count(*) FROM t_dead_letter"))
+	w.eventually("the process is ready", func() bool {
+		status, _ := w.ops(http.MethodGet, "/readyz", "")
+		return status == http.StatusOK
+	})
+}
+
+func TestWhatAHandlerCallsDownPausesAndCountsNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var up atomic.Bool
+	var tries atomic.Int64
+	w.run(consumer.Outside(func(context.Context, event.Event) error {
+		tries.Add(1)
+		if !up.Load() {
+			return consumer.Down(errors.New("the index does not answer"))
+		}
+		return nil
+	}), nil)
+	w.send(paid("o-1"), paid("o-2"))
+	w.eventually("it is tried again and again", func() bool { return tries.Load() > 6 })
+	require.Zero(t, w.count("SELECT count(*) FROM t_message_consume"))
+	_, body := w.ops(http.MethodGet, "/readyz", "")
+	require.Contains(t, body, "the index does not answer")
+	up.Store(true)
+	w.eventually("both are done", func() bool { return w.rows("SUCCESS") == 2 })
+	require.Zero(t, w.count("SELECT count(*) FROM t_message_consume WHERE retry_count > 0"))
+}

@@ -1,0 +1,61 @@
+package consumer
+
+import (
+	"context"
+	"time"
+
+	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/inbox"
+)
+
+// Mode is the road on which an event came.
+type Mode string
+
+// The roads. An event has the same meaning on each.
+const (
+	FromTopic      Mode = "topic"
+	FromRedelivery Mode = "redelivery" // sent again to this group alone
+	FromLane       Mode = "lane"       // tried again
+)
+
+// Delivery is what a handler may know of how its event came. Its effect must not depend on it.
+type Delivery struct {
+	Mode    Mode
+	Attempt int           // from 1
+	Waited  time.Duration // since the event came first
+}
+
+type deliveryKey struct{}
+
+type delivered struct {
+	Delivery
+	result *string
+}
+
+// DeliveryOf tells a handler about its delivery; zero outside a handler.
+func DeliveryOf(ctx context.Context) Delivery {
+	d, _ := ctx.Value(deliveryKey{}).(*delivered)
+	if d == nil {
+		return Delivery{}
+	}
+	return d.Delivery
+}
+
+// Made keeps a reference to what the handler has made in the consume log, at most 128 bytes: for people who look for it.
+func Made(ctx context.Context, ref string) {
+	if d, _ := ctx.Value(deliveryKey{}).(*delivered); d != nil {
+		*d.result = ref[:min(len(ref), 128)]
+	}
+}
+
+func withDelivery(ctx context.Context, d inbox.Delivery) (context.Context, *string) {
+	mode := FromTopic
+	switch {
+	case d.Claimed:
+		mode = FromLane
+	case d.Record.Topic == event.RedeliveryTopic(d.Group):
+		mode = FromRedelivery
+	}
+	result := new(string)
+	return context.WithValue(ctx, deliveryKey{}, &delivered{Delivery{mode, d.Failed + 1, d.Waited}, result}), result
+}

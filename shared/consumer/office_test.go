@@ -1,0 +1,116 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gorm.io/gorm"
+
+	"example.com/paycast/shared/consumer"
+	"example.com/paycast/shared/consumertest"
+	"example.com/paycast/shared/event"
+)
+
+func TestAnOperatorReleasesADeadLetterAndWhatItHeldFollows(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var mended atomic.Bool
+	w.run(consumer.InTransaction(func(_ context.Context, tx *gorm.DB, e event.Event) error {
+		if !mended.Load() && e.Type == event.PaymentSucceeded {
+			return consumer.BadData(errors.New("cannot be handled by this build"))
+		}
+		return effect(tx, e)
+	}), nil)
+	w.send(paid("o-1"), consumertest.Canceled("o-1", "ann"))
+	w.eventually("one is dead and one is held", func() bool { return w.rows("DEAD") == 1 && w.rows("WAITING") == 1 })
+
+	var list struct {
+		Letters []struct {
+			LetterID   int64  `json:"letter_id"`
+			ErrorClass string `json:"error_class"`
+			Owner      string
+		}
+	}
+	w.opsJSON("/ops/dead-letters?state=OPEN", &list)
+	require.Len(t, list.Letters, 1)
+	require.Equal(t, group, list.Letters[0].Owner)
+	at := fmt.Sprintf("/ops/dead-letters/%d", list.Letters[0].LetterID)
+
+	_, body := w.ops(http.MethodGet, "/ops/dead-letters", "")
+	require.NotContains(t, body, "YW5u", "no contents in lists")
+	_, body = w.ops(http.MethodGet, at, "")
+	require.NotContains(t, body, "payload\"", "no contents unless asked for")
+	var shown struct {
+		Contents struct{ Key, Payload []byte }
+	}
+	w.opsJSON(at+"?contents=true", &shown)
+	require.Equal(t, paid("o-1").Payload, shown.Contents.Payload)
+
+	status, _ := w.ops(http.MethodPost, at+"/release", `{"by": "ann"}`)
+	require.Equal(t, http.StatusBadRequest, status, "a reason is needed")
+	status, _ = w.ops(http.MethodPost, at+"/forget", `{"by": "ann", "reason": "x"}`)
+	require.Equal(t, http.StatusNotFound, status)
+	status, _ = w.ops(http.MethodPost, "/ops/dead-letters/999/release", `{"by": "ann", "reason": "x"}`)
+	require.Equal(t, http.StatusNotFound, status)
+
+	mended.Store(true)
+	status, body = w.ops(http.MethodPost, at+"/release", `{"by": "ann", "reason": "the build is mended"}`)
+	require.Equal(t, http.StatusOK, status, body)
+	w.eventually("both are done", func() bool { return w.rows("SUCCESS") == 2 })
+	require.EqualValues(t, 2, w.count("SELECT count(*) FROM t_effect"))
+	status, _ = w.ops(http.MethodPost, at+"/release", `{"by": "bob", "reason": "me too"}`)
+	require.Equal(t, http.StatusConflict, status)
+	require.EqualValues(t, 1, w.count("SELECT count(*) FROM t_dead_letter WHERE state = 'RELEASED' AND closed_by = 'ann'"))
+}
+
+func TestOperationsAreClosedWithoutTheToken(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.run(consumer.InTransaction(func(context.Context, *gorm.DB, event.Event) error { return nil }), nil)
+	w.eventually("it is up", func() bool { status, _ := w.ops(http.MethodGet, "/healthz", ""); return status == http.StatusOK })
+	for _, path := range []string{"/ops/facts", "/ops/consume-log", "/ops/dead-letters", "/ops/dead-letters/1"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+w.opsAddr+path, nil)
+		require.NoError(t, err)
+		resp, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, http.StatusUnauthorized, resp.StatusCode, path)
+	}
+}
+
+func TestTheConsumeLogIsListedInPages(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.run(consumer.InTransaction(func(_ context.Context, _ *gorm.DB, e event.Event) error {
+		if e.AggregateID == "a" {
+			return consumer.Ignored
+		}
+		return nil
+	}), nil)
+	w.send(paid("a"), paid("b"), paid("c"))
+	w.eventually("all are done", func() bool { return w.rows("SUCCESS") == 3 })
+	seen, after := 0, ""
+	for {
+		var page struct {
+			Rows []map[string]any
+			Next string
+		}
+		w.opsJSON("/ops/consume-log?limit=2&after="+after, &page)
+		seen += len(page.Rows)
+		if after = page.Next; after == "" {
+			break
+		}
+	}
+	require.Equal(t, 3, seen)
+	var one struct{ Rows []map[string]any }
+	w.opsJSON("/ops/consume-log?order_no=a", &one)
+	require.Len(t, one.Rows, 1)
+	require.Equal(t, "ignored", one.Rows[0]["outcome"])
+	status, _ := w.ops(http.MethodGet, "/ops/consume-log?limit=0", "")
+	require.Equal(t, http.StatusBadRequest, status)
+}
