@@ -11,7 +11,17 @@ import (
 	"example.com/paycast/shared/facts"
 )
 
-// Facts are the events of the given aggregates, by aggregate id and in version order, as a reconciler compares them.
+// allOf reads the events of aggregates wherever they stand.
+const allOf = `
+select event_id, aggregate_id, event_type, event_version, aggregate_version, destination, status, payload, broker_partition, broker_offset, created_at
+from t_outbox_event where aggregate_type = @type and aggregate_id in @ids
+union all
+select event_id, aggregate_id, event_type, event_version, aggregate_version, destination, 'SENT', payload, broker_partition, broker_offset, created_at
+from t_outbox_archive where aggregate_type = @type and aggregate_id in @ids
+order by aggregate_id, aggregate_version`
+
+// Facts are the events of the given aggregates, archived ones too, by aggregate id and in version order, as a reconciler
+// compares them.
 func Facts(ctx context.Context, db *gorm.DB, aggregateType string, ids []string) (map[string][]facts.Sent, error) {
 	var rows []struct {
 		EventID, AggregateID, EventType, Destination, Status, Payload string
@@ -21,9 +31,7 @@ func Facts(ctx context.Context, db *gorm.DB, aggregateType string, ids []string)
 		BrokerOffset                                                  *int64
 		CreatedAt                                                     time.Time
 	}
-	err := db.WithContext(ctx).Table("t_outbox_event").
-		Where("aggregate_type = ? and aggregate_id in ?", aggregateType, ids).
-		Order("aggregate_id, aggregate_version").Find(&rows).Error
+	err := db.WithContext(ctx).Raw(allOf, map[string]any{"type": aggregateType, "ids": ids}).Scan(&rows).Error
 	if err != nil {
 		return nil, fmt.Errorf("reading the outbox's facts: %w", err)
 	}
