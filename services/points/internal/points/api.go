@@ -2,6 +2,7 @@ package points
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -79,16 +80,18 @@ func (a api) getAccount(c echo.Context) error {
 	return nil
 }
 
-// account reads the balance and a page of entries. Who has never been credited has nothing, which is no error: points
+// account reads the balance and a page of entries as they were at one moment: read apart, an entry could be newer than
+// the balance that it is part of. Who has never been credited has nothing, which is no error: points
 // come some time after the payment.
 func (a api) account(ctx context.Context, userID string, after int64, limit int) (accountView, error) {
 	view := accountView{UserID: userID, Entries: []entryView{}}
-	db := a.db.WithContext(ctx)
-	if err := db.Raw("SELECT balance FROM t_account WHERE user_id = ?", userID).Scan(&view.Balance).Error; err != nil {
-		return view, err
-	}
 	var entries []entry
-	err := db.Where("user_id = ? AND entry_id > ?", userID, after).Order("entry_id").Limit(limit).Find(&entries).Error
+	err := a.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
+		if err := tx.Raw("SELECT balance FROM t_account WHERE user_id = ?", userID).Scan(&view.Balance).Error; err != nil {
+			return err
+		}
+		return tx.Where("user_id = ? AND entry_id > ?", userID, after).Order("entry_id").Limit(limit).Find(&entries).Error
+	}, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {
 		return view, err
 	}
