@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"example.com/paycast/deploy/local/internal/real"
+	"example.com/paycast/shared/real"
 	"example.com/paycast/deploy/local/internal/supervise"
 	"example.com/paycast/shared/elastic/elastictest"
 	"example.com/paycast/shared/embedded"
