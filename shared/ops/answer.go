@@ -25,12 +25,17 @@ type ProblemDetails struct {
 	Detail string `json:"detail,omitempty"`
 }
 
+const (
+	problemURN  = "urn:paycast:problem:"
+	noOperation = "no-operation"
+)
+
 // Problem answers with problem details. kind names the problem for programs, in a URN; detail is for people and says
 // what to do next.
 func Problem(w http.ResponseWriter, status int, kind, detail string) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(ProblemDetails{
-		Type: "urn:paycast:problem:" + kind, Title: http.StatusText(status), Status: status, Detail: detail,
+		Type: problemURN + kind, Title: http.StatusText(status), Status: status, Detail: detail,
 	})
 }

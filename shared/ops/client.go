@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -26,7 +28,15 @@ var defaultHTTP = &http.Client{Timeout: 10 * time.Second}
 // StatusError is an answer that was not 2xx.
 type StatusError struct {
 	Status int
+	Kind   string // names the problem; empty when the answer was none of ours
 	Detail string
+}
+
+// NoOperation reports whether the process does not have the operation at all, as distinct from not having the thing
+// that was asked for.
+func NoOperation(err error) bool {
+	var refused *StatusError
+	return errors.As(err, &refused) && refused.Kind == noOperation
 }
 
 func (e *StatusError) Error() string {
@@ -81,7 +91,7 @@ func (c Client) do(ctx context.Context, method, path string, in, out any) error 
 	case resp.StatusCode < 200 || resp.StatusCode > 299:
 		var p ProblemDetails
 		_ = json.Unmarshal(answer, &p) // not every answer is a problem; the status says enough
-		return &StatusError{Status: resp.StatusCode, Detail: p.Detail}
+		return &StatusError{Status: resp.StatusCode, Kind: strings.TrimPrefix(p.Type, problemURN), Detail: p.Detail}
 	case out == nil:
 		return nil
 	}

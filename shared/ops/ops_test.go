@@ -109,4 +109,6 @@ func TestTheClientReadsJSONAndExplainsRefusals(t *testing.T) {
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, 401, refused.Status)
 	require.Contains(t, err.Error(), "OPS_TOKEN")
+	require.False(t, ops.NoOperation(err))
+	require.True(t, ops.NoOperation(ops.Client{BaseURL: url, Token: token}.GetJSON(t.Context(), "/ops/nothing", nil, &out)))
 }

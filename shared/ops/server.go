@@ -41,7 +41,7 @@ func NewServer(token string, reg *prometheus.Registry) *Server {
 	s.mux.HandleFunc("GET /readyz", s.ready)
 	s.mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
 	s.mux.Handle("/ops/", Guard(s.token, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		Problem(w, http.StatusNotFound, "not-found", "no such operation")
+		Problem(w, http.StatusNotFound, noOperation, "no such operation")
 	})))
 	return s
 }

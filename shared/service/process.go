@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"example.com/paycast/shared/ops"
+	"example.com/paycast/shared/settings"
 	"example.com/paycast/shared/telemetry"
 )
 
@@ -48,6 +49,7 @@ type Process struct {
 	loops     sync.WaitGroup
 	listeners []*http.Server // in the order in which they started; the ops listener is first
 	closers   []func()
+	reporters []func(context.Context, *settings.Report) error
 }
 
 // Start opens the ops listener at once, not ready, so that health can be seen while the rest comes up. An OPS_TOKEN
@@ -75,6 +77,7 @@ func start(ctx context.Context, name string, b Base, logs io.Writer) (*Process, 
 		Log: log, Metrics: reg, Tracer: tracer, Ops: ops.NewServer(b.OpsToken, reg), flush: flush, traced: b.OTLPEndpoint != "",
 	}
 	p.ctx, p.cancel = context.WithCancelCause(ctx)
+	p.Ops.Handle("GET /ops/settings", p.settings(name))
 	if err := p.listen("ops", b.OpsAddr, p.Ops); err != nil {
 		p.cancel(err)
 		return nil, err

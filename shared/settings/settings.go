@@ -1,0 +1,76 @@
+// Package settings is what processes say of how they really run, so far as a promise depends on settings that fit
+// together: a lease and a deadline, a retention here and a replay there, a client's acks.
+//
+//	mechanism ──Process.Settings──▶ Report ──GET /ops/settings──▶ payctl doctor
+//
+// Promise: what is reported is read from what is in use, the client's own configuration or the database's own answer,
+// and not from what somebody meant to configure. No secret is in it.
+//
+// The package does not own the rules over a report. What one process can see alone, its mechanisms refuse at the start.
+package settings
+
+import "time"
+
+// Report is the answer of one process. Each mechanism in it appends what it runs with.
+type Report struct {
+	Process   string     `json:"process"`
+	Now       time.Time  `json:"now"` // the process's clock
+	Leases    []Lease    `json:"leases,omitempty"`
+	Producers []Producer `json:"producers,omitempty"`
+	Groups    []Group    `json:"groups,omitempty"`
+	Windows   []Window   `json:"windows,omitempty"`
+	Databases []Database `json:"databases,omitempty"`
+}
+
+// Lease is what holds a claim; see lease.Rule.
+type Lease struct {
+	Of       string   `json:"of"` // what is claimed
+	Lease    Duration `json:"lease"`
+	Deadline Duration `json:"deadline"`
+	Margin   Duration `json:"margin"`
+}
+
+// Producer is a client that publishes.
+type Producer struct {
+	Acks         string `json:"acks"` // all, leader or none
+	Idempotent   bool   `json:"idempotent"`
+	OpenRequests int    `json:"open_requests"`
+}
+
+// Group is a member of a consumer group.
+type Group struct {
+	Group    string   `json:"group"`
+	Topics   []string `json:"topics"`
+	Initial  string   `json:"offsets_initial"` // oldest or newest: where a group without offsets begins
+	Reset    bool     `json:"reset_invalid"`   // whether an offset that is out of range is jumped over
+	Session  Duration `json:"session_timeout"`
+	Rejoin   Duration `json:"rebalance_timeout"` // a member that is not back by then is thrown out
+	Deadline Duration `json:"handler_deadline"`
+}
+
+// Window is for how long something is kept that makes a late copy harmless or a replay possible.
+type Window struct {
+	Of    string   `json:"of"`
+	Keeps Duration `json:"keeps"` // 0: for ever
+}
+
+// Database is how the process sees its database.
+type Database struct {
+	Role      string   `json:"role"`
+	Excess    []string `json:"excess_rights"` // what the role may do and a running service need not
+	Ahead     Duration `json:"clock_ahead"`   // of the database's clock before the process's
+	RoundTrip Duration `json:"round_trip"`    // Ahead is right to half of it
+}
+
+// Duration reads as people write it, such as 1m30s.
+type Duration time.Duration
+
+func (d Duration) String() string               { return time.Duration(d).String() }
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText is the other way of MarshalText.
+func (d *Duration) UnmarshalText(text []byte) error {
+	parsed, err := time.ParseDuration(string(text))
+	*d = Duration(parsed)
+	return err
+}
