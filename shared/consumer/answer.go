@@ -15,9 +15,14 @@ import (
 
 // A handler returns one of these when it is done without an effect. It must not have written anything.
 var (
-	Ignored    = errors.New("ignored: this group does nothing for such an event")
-	Superseded = errors.New("superseded: newer state is there already")
+	Ignored    error = done{inbox.Ignored}    // this group does nothing for such an event
+	Superseded error = done{inbox.Superseded} // newer state is there already
 )
+
+// done is no failure, but a handler can say it in one way only.
+type done struct{ outcome inbox.Outcome }
+
+func (d done) Error() string { return string(d.outcome) }
 
 // Transient asks for another try later. Any error that says nothing about itself is taken as transient.
 func Transient(err error) error { return mark(inbox.ClassTransient, err) }
@@ -53,13 +58,12 @@ func mark(class string, err error) error {
 
 // outcome turns what a handler returned into what inbox.Once expects from it.
 func outcome(err error) (inbox.Outcome, error) {
+	var d done
 	switch {
 	case err == nil:
 		return inbox.Applied, nil
-	case errors.Is(err, Ignored):
-		return inbox.Ignored, nil
-	case errors.Is(err, Superseded):
-		return inbox.Superseded, nil
+	case errors.As(err, &d):
+		return d.outcome, nil
 	default:
 		return "", err
 	}

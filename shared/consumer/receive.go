@@ -79,10 +79,12 @@ func (c *consumer) subscribe(ctx, work context.Context, s message.Subscriber, to
 	}
 }
 
-// receive takes one message from a partition to a committed decision, and only then acks it. FLOW 5/9
+// receive takes one message from a partition to a committed decision, and only then acks it.
 //
 // While nothing can be recorded it keeps the message, and with it the partition: a nack would only bring the same
 // message again, without a pause. When the process is told to stop it leaves the message unacked; it comes again.
+//
+// FLOW 5/9
 func (c *consumer) receive(stop, work context.Context, m *message.Message) {
 	r, err := kafka.Record(m)
 	if err != nil { // made by another subscriber than ours: a fault of this program

@@ -10,11 +10,13 @@ import (
 )
 
 // Once runs fn at most once with success for an event and a group, whatever else delivers the same event at the same
-// time. FLOW 6/9
+// time.
 //
 // It must be called inside the transaction that commits fn's effect; any other handle is refused. fn returns Applied,
 // Superseded or Ignored. Its error is passed on, and the caller rolls back: then neither row nor effect is there. The
 // other outcomes are recorded in tx and need its commit as well.
+//
+// FLOW 6/9
 func Once(ctx context.Context, tx *gorm.DB, d Delivery, fn func(tx *gorm.DB) (Outcome, error)) (Outcome, error) {
 	tx = tx.WithContext(ctx)
 	if out, err := begin(tx, d); out != "" || err != nil {

@@ -32,7 +32,9 @@ func (entry) TableName() string { return "t_ledger" }
 
 var errNotCredited = errors.New("the order has not been credited yet")
 
-// Credit adds points for a paid order, once per order and once per event. FLOW 8/9
+// Credit adds points for a paid order, once per order and once per event.
+//
+// FLOW 8/9
 func Credit(tx *gorm.DB, eventID string, o event.Order, points int64) error {
 	return post(tx, entry{UserID: o.UserID, OrderNo: o.OrderNo, Kind: kindCredit, Points: points, EventID: eventID})
 }

@@ -23,7 +23,9 @@ func Handle(ctx context.Context, tx *gorm.DB, e event.Event) error {
 	}
 }
 
-// OnPaymentSucceeded credits the customer. FLOW 7/9
+// OnPaymentSucceeded credits the customer.
+//
+// FLOW 7/9
 func OnPaymentSucceeded(_ context.Context, tx *gorm.DB, e event.Event) error {
 	o, err := e.Order()
 	if err != nil {
