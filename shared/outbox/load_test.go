@@ -1,0 +1,98 @@
+package outbox
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/testkit"
+)
+
+func TestForgottenTransactionStallsNothing(t *testing.T) { // F09
+	t.Parallel()
+	s := setup(t)
+	forgotten, err := pgx.Connect(t.Context(), s.url)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, forgotten.Close(context.Background())) }()
+	_, err = forgotten.Exec(t.Context(), "begin; select pg_current_xact_id()")
+	require.NoError(t, err)
+	s.run()
+	s.fill("A", 200, 20)
+	s.eventually(200, "status = 'SENT'")
+	s.requireOrdered(200)
+}
+
+// A claim's cost must not grow with what has been sent, nor with dead versions that a pinned horizon keeps vacuum from
+// removing. What it reads is counted, because time depends on the machine.
+func TestClaimReadsLittleWhateverLiesInTheTable(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.exec("alter table t_outbox_event set (autovacuum_enabled = off)")
+	pin, err := pgx.Connect(t.Context(), s.url)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, pin.Close(context.Background())) }()
+	_, err = pin.Exec(t.Context(), "begin isolation level repeatable read; select 1 from t_outbox_event limit 1")
+	require.NoError(t, err)
+	s.fill("sent", 20000, 2000)
+	s.exec("update t_outbox_event set status = 'SENT', sent_at = now(), broker_partition = 1, broker_offset = 1")
+	s.fill("A", 500, 500)
+	r := s.relay(func(c *Config) { c.Batch = 100 })
+	for range 3 { // 1,500 dead versions of the very rows that are due
+		s.exec("update t_outbox_event set updated_at = now() where status = 'PENDING'")
+	}
+
+	blocks := func() (n int64) {
+		rows, err := r.db.Query(t.Context(), "explain (analyze, buffers, format json) "+claimRows, pgx.QueryExecModeExec, pgx.NamedArgs{
+			"destination": event.Topic, "alone": false, "batch": 100, "most": 100, "token": "x", "lease": time.Minute,
+		})
+		require.NoError(t, err)
+		plan, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[[]struct {
+			Plan struct {
+				Hit  int64 `json:"Shared Hit Blocks"`
+				Read int64 `json:"Shared Read Blocks"`
+			}
+		}])
+		require.NoError(t, err)
+		return plan[0].Plan.Hit + plan[0].Plan.Read
+	}
+	blocks() // the first one marks dead index entries it comes across
+	n := blocks()
+	t.Logf("%d blocks", n)
+	require.Less(t, n, int64(8000), "the table has tens of thousands of row versions")
+	require.Equal(t, 200, s.count("status = 'SENDING'"))
+}
+
+// queries counts statements.
+type queries struct{ n atomic.Int64 }
+
+func (q *queries) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	q.n.Add(1)
+	return ctx
+}
+
+func (q *queries) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func TestIdleRelayAsksLessThanTwiceASecond(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	r := s.relay(func(c *Config) { c.Poll = time.Second })
+	count := &queries{}
+	cfg := r.db.Config()
+	cfg.ConnConfig.Tracer = count
+	r.db.Close()
+	var err error
+	r.db, err = pgxpool.NewWithConfig(t.Context(), cfg)
+	require.NoError(t, err)
+	start := time.Now()
+	testkit.Run(t, "relay", r.Run)
+	<-time.After(6 * time.Second)
+	perSecond := float64(count.n.Load()) / time.Since(start).Seconds()
+	require.Less(t, perSecond, 2.0)
+	require.Greater(t, perSecond, 0.5, "it does ask")
+}
