@@ -1,0 +1,100 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"example.com/paycast/shared/settings"
+)
+
+// Settings reports what the publisher's client runs with.
+func (p *Publisher) Settings(_ context.Context, to *settings.Report) error {
+	c := publisherConfig(p.config.ClientID)
+	acks := map[sarama.RequiredAcks]string{sarama.WaitForAll: "all", sarama.WaitForLocal: "leader", sarama.NoResponse: "none"}
+	to.Producers = append(to.Producers, settings.Producer{
+		Acks: acks[c.Producer.RequiredAcks], Idempotent: c.Producer.Idempotent, OpenRequests: c.Net.MaxOpenRequests,
+	})
+	return nil
+}
+
+// GroupSettings are those of the client that NewSubscriber makes with this session time-out.
+func GroupSettings(group string, session time.Duration, topics ...string) settings.Group {
+	c := subscriberConfig("settings", session)
+	initial := map[int64]string{sarama.OffsetOldest: "oldest", sarama.OffsetNewest: "newest"}
+	return settings.Group{
+		Group: group, Topics: topics,
+		Initial: initial[c.Consumer.Offsets.Initial], Reset: c.Consumer.Group.ResetInvalidOffsets,
+		Session: settings.Duration(c.Consumer.Group.Session.Timeout),
+		Rejoin:  settings.Duration(c.Consumer.Group.Rebalance.Timeout),
+	}
+}
+
+// TopicSettings is a topic as the brokers have it.
+type TopicSettings struct {
+	Topic      string
+	Partitions int
+	Cleanup    string        // cleanup.policy: delete, compact or both
+	Retention  time.Duration // negative: for ever
+}
+
+// DescribeTopics asks the brokers how the topics are set. A topic that is missing is left out.
+func DescribeTopics(ctx context.Context, brokers string, topics ...string) ([]TopicSettings, error) {
+	type answer struct {
+		found []TopicSettings
+		err   error
+	}
+	got := make(chan answer, 1)
+	go func() { // sarama takes no context; an answer after ctx ends is thrown away
+		found, err := describe(brokers, topics)
+		got <- answer{found, err}
+	}()
+	select {
+	case a := <-got:
+		return a.found, a.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("asking kafka about topics: %w", ctx.Err())
+	}
+}
+
+func describe(brokers string, topics []string) (found []TopicSettings, err error) {
+	admin, err := sarama.NewClusterAdmin(BrokerList(brokers), baseConfig("topics"))
+	if err != nil {
+		return nil, fmt.Errorf("connecting to kafka to ask about topics: %w", err)
+	}
+	defer func() { _ = admin.Close() }()
+	all, err := admin.DescribeTopics(topics)
+	if err != nil {
+		return nil, fmt.Errorf("asking kafka about topics: %w", err)
+	}
+	for _, t := range all {
+		if errors.Is(t.Err, sarama.ErrUnknownTopicOrPartition) {
+			continue
+		}
+		entries, err := admin.DescribeConfig(sarama.ConfigResource{
+			Type: sarama.TopicResource, Name: t.Name, ConfigNames: []string{"cleanup.policy", "retention.ms"},
+		})
+		if err != nil {
+			return nil, fmt.Errorf("asking kafka about topic %s: %w", t.Name, err)
+		}
+		one := TopicSettings{Topic: t.Name, Partitions: len(t.Partitions)}
+		for _, e := range entries {
+			switch e.Name {
+			case "cleanup.policy":
+				one.Cleanup = e.Value
+			case "retention.ms":
+				ms, err := strconv.ParseInt(e.Value, 10, 64)
+				if err != nil {
+					return nil, fmt.Errorf("topic %s: retention.ms is %q", t.Name, e.Value)
+				}
+				one.Retention = time.Duration(ms) * time.Millisecond
+			}
+		}
+		found = append(found, one)
+	}
+	return found, nil
+}

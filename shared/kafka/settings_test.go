@@ -1,0 +1,40 @@
+package kafka
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/settings"
+	"example.com/paycast/shared/testkit"
+)
+
+func TestTopicsAreDescribedAsTheBrokerHasThem(t *testing.T) {
+	t.Parallel()
+	b := testkit.Kafka(t, "other:3")
+	require.NoError(t, EnsureTopics(t.Context(), b.Brokers(), event.Topic))
+	got, err := DescribeTopics(t.Context(), b.Brokers(), event.Topic, "other", "missing")
+	require.NoError(t, err)
+	byName := map[string]TopicSettings{}
+	for _, topic := range got {
+		byName[topic.Topic] = topic
+	}
+	require.Equal(t, TopicSettings{event.Topic, event.Partitions, "delete", Retention}, byName[event.Topic])
+	require.Equal(t, 3, byName["other"].Partitions)
+	require.NotContains(t, byName, "missing")
+}
+
+func TestClientsReportWhatTheGuaranteesNeed(t *testing.T) {
+	t.Parallel()
+	p, err := NewPublisher(PublisherConfig{Brokers: "127.0.0.1:1"})
+	require.NoError(t, err)
+	var r settings.Report
+	require.NoError(t, p.Settings(t.Context(), &r))
+	require.Equal(t, []settings.Producer{{Acks: "all", Idempotent: true, OpenRequests: 1}}, r.Producers)
+	g := GroupSettings("g", 3*time.Second, event.Topic)
+	require.Equal(t, "oldest", g.Initial)
+	require.False(t, g.Reset)
+	require.Equal(t, settings.Duration(3*time.Second), g.Session)
+}
