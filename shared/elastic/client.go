@@ -16,8 +16,9 @@ import (
 
 	"github.com/elastic/elastic-transport-go/v8/elastictransport"
 	"github.com/elastic/go-elasticsearch/v8/esapi"
-	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
 	"go.opentelemetry.io/otel/trace"
+
+	"example.com/paycast/shared/telemetry"
 )
 
 // Config says where the server is and how long a call may take. A zero value takes the default.
@@ -26,7 +27,7 @@ type Config struct {
 	Timeout  time.Duration        // of one attempt, from dialling to the last byte; default 3 s
 	Attempts int                  // of one call, the first included; default 3
 	Backoff  time.Duration        // longest wait before the second attempt, doubled for each further one; default 200 ms
-	Tracer   trace.TracerProvider // makes a span of every attempt; nil: none
+	Tracer   trace.TracerProvider // makes a span of every attempt that is part of a trace; nil: none
 }
 
 // Client is safe for use by many goroutines. A call ends within Attempts × (Timeout + backoff), whatever the server does.
@@ -61,19 +62,25 @@ func New(cfg Config) (*Client, error) {
 		IdleConnTimeout:       time.Minute,
 		MaxIdleConnsPerHost:   8,
 	}
-	var rt http.RoundTripper = tr
-	if cfg.Tracer != nil {
-		rt = otelhttp.NewTransport(tr, otelhttp.WithTracerProvider(cfg.Tracer))
-	}
 	et, err := elastictransport.NewClient(
 		elastictransport.WithURLs(u),
-		elastictransport.WithTransport(rt),
+		elastictransport.WithTransport(telemetry.Transport(cfg.Tracer, tr, endpoint)),
 		elastictransport.WithDisableRetry(), // its retries know neither our classes nor a deadline; ours are in call
 	)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the elasticsearch transport: %w", err)
 	}
 	return &Client{cfg: cfg, transport: et, http: tr}, nil
+}
+
+// endpoint is what a request asks for, such as _doc or _search: paths hold ids and names of indices.
+func endpoint(r *http.Request) string {
+	for part := range strings.SplitSeq(r.URL.Path, "/") {
+		if strings.HasPrefix(part, "_") {
+			return part
+		}
+	}
+	return "index"
 }
 
 // Close lets go of idle connections.

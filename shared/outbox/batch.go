@@ -67,7 +67,7 @@ func (c chain) send(ctx context.Context, out chan<- *message.Message) {
 			c.giveBack(i)
 			return
 		}
-		a := deliver(ctx, out, row)
+		a := c.b.r.deliver(ctx, out, row)
 		c.b.r.note(ctx, c.b, row, a)
 		c.b.results <- outcome{row, a}
 		if a.result != resultAccepted {
@@ -84,9 +84,11 @@ func (c chain) giveBack(from int) {
 }
 
 // deliver passes one row through Watermill and brings its answer back.
-func deliver(ctx context.Context, out chan<- *message.Message, row row) answer {
+func (r *Relay) deliver(ctx context.Context, out chan<- *message.Message, row row) (a answer) {
+	ctx, headers, end := r.trace(ctx, row, decodeHeaders(row.headers))
+	defer func() { end(a) }()
 	m := kafka.Message(event.Record{
-		Topic: row.destination, Key: []byte(row.key), Value: row.payload, Headers: decodeHeaders(row.headers),
+		Topic: row.destination, Key: []byte(row.key), Value: row.payload, Headers: headers,
 	})
 	msgCtx, h := withHolder(context.WithoutCancel(ctx)) // a send that was begun is finished
 	m.SetContext(msgCtx)
@@ -114,7 +116,7 @@ func (r *Relay) note(ctx context.Context, b *batch, row row, a answer) {
 	case a.everywhere:
 		r.gate.fail()
 		if b.halted.CompareAndSwap(false, true) {
-			r.c.Log.Warn("kafka cannot be reached; outbox rows stay", "event_id", row.eventID, "order_no", row.key,
+			r.c.Log.WarnContext(row.context(ctx), "kafka cannot be reached; outbox rows stay", "event_id", row.eventID, "order_no", row.key,
 				"destination", row.destination, "result", a.result, "code", a.code)
 		}
 	case a.result == resultRefused:
@@ -136,7 +138,7 @@ func (b *batch) settle(ctx context.Context, done []outcome) {
 		fenced, err := r.settle(try, b.hold.Token, done)
 		cancel()
 		if err == nil {
-			b.settled(done, fenced)
+			b.settled(ctx, done, fenced)
 			return
 		}
 		if time.Now().After(b.hold.End()) {
@@ -151,7 +153,7 @@ func (b *batch) settle(ctx context.Context, done []outcome) {
 }
 
 // settled reports what is now in the table.
-func (b *batch) settled(done []outcome, fenced int) {
+func (b *batch) settled(ctx context.Context, done []outcome, fenced int) {
 	r := b.r
 	defer r.nudge()
 	if fenced > 0 {
@@ -161,16 +163,16 @@ func (b *batch) settled(done []outcome, fenced int) {
 			"rows", fenced, "destination", b.lane.destination)
 	}
 	for _, o := range done {
-		log := r.c.Log.Debug
+		log := r.c.Log.DebugContext
 		switch {
 		case o.answer.result == resultAccepted:
 			r.m.delay.Observe((o.row.age + time.Since(b.hold.Begun())).Seconds())
 		case o.answer.result == resultUnknown:
-			log = r.c.Log.Warn
+			log = r.c.Log.WarnContext
 		case o.answer.result == resultRejected:
-			log = r.c.Log.Error
+			log = r.c.Log.ErrorContext
 		}
-		log("outbox row settled", "event_id", o.row.eventID, "order_no", o.row.key, "destination", o.row.destination,
+		log(o.row.context(ctx), "outbox row settled", "event_id", o.row.eventID, "order_no", o.row.key, "destination", o.row.destination,
 			"event_type", o.row.eventType, "result", o.answer.result, "code", o.answer.code)
 	}
 }

@@ -12,11 +12,13 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
 	"example.com/paycast/shared/kafka"
 	"example.com/paycast/shared/lease"
 	"example.com/paycast/shared/postgres"
+	"example.com/paycast/shared/telemetry"
 )
 
 // Config of a relay. DatabaseURL and Publisher have no default.
@@ -25,7 +27,8 @@ type Config struct {
 	Publisher   message.Publisher     // usually kafka.NewPublisher; the relay does not close it
 	Metrics     prometheus.Registerer // nil: not registered
 	Log         *slog.Logger
-	Owner       string // shown in owner_token; default host and process id
+	Tracer      trace.TracerProvider // of the sends; nil: none
+	Owner       string               // shown in owner_token; default host and process id
 
 	Lease    time.Duration // how long a dead relay's rows wait for another; default 15 s
 	Deadline time.Duration // bound of one send; default 5 s
@@ -92,12 +95,13 @@ func (c Config) Validate() error {
 
 // Relay moves committed events from the table to Kafka. Any number of relays may run on one table.
 type Relay struct {
-	c     Config
-	m     *metrics
-	db    *pgxpool.Pool
-	gate  gate
-	wake  chan struct{} // somebody committed, or something was settled: look again
-	alive pulse
+	c      Config
+	m      *metrics
+	db     *pgxpool.Pool
+	gate   gate
+	tracer trace.Tracer  // nil: off
+	wake   chan struct{} // somebody committed, or something was settled: look again
+	alive  pulse
 }
 
 // NewRelay opens no connection yet: a relay can start while its database and Kafka are down.
@@ -114,7 +118,11 @@ func NewRelay(c Config) (*Relay, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registering the outbox's metrics: %w", err)
 	}
-	return &Relay{c: c, m: m, db: db, gate: gate{base: c.RetryBase, cap: gateCap}, wake: make(chan struct{}, 1)}, nil
+	r := &Relay{c: c, m: m, db: db, gate: gate{base: c.RetryBase, cap: gateCap}, wake: make(chan struct{}, 1)}
+	if !telemetry.Off(c.Tracer) {
+		r.tracer = c.Tracer.Tracer("paycast/outbox")
+	}
+	return r, nil
 }
 
 func connect(c Config) (*pgxpool.Pool, error) {

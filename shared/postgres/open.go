@@ -17,6 +17,8 @@ import (
 	gormpostgres "gorm.io/driver/postgres"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
+
+	"example.com/paycast/shared/telemetry"
 )
 
 // Option changes what Open sets by default.
@@ -30,7 +32,8 @@ type options struct {
 // WithPool limits the pool to n connections. The default is 16.
 func WithPool(n int) Option { return func(o *options) { o.pool = n } }
 
-// WithTracer makes a span of every statement. Without it tracing costs nothing.
+// WithTracer makes a span of every statement that is part of a trace. Without it, or with one that is off, tracing costs
+// nothing.
 func WithTracer(tp trace.TracerProvider) Option { return func(o *options) { o.tracer = tp } }
 
 // Open connects to url and pings it, so that a wrong address fails here and not at the first payment. appName is what
@@ -44,7 +47,7 @@ func Open(ctx context.Context, url, appName string, opts ...Option) (*gorm.DB, e
 	if err != nil {
 		return nil, err
 	}
-	if o.tracer != nil {
+	if !telemetry.Off(o.tracer) {
 		// Statements only, never their parameters: those hold payloads.
 		cfg.Tracer = otelpgx.NewTracer(otelpgx.WithTracerProvider(o.tracer))
 	}

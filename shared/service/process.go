@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
-	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
 	"example.com/paycast/shared/ops"
@@ -44,7 +42,6 @@ type Process struct {
 	started   atomic.Bool     // Wait was called: all that has to run is running
 	ctx       context.Context // ends at the signal or when a part fails
 	cancel    context.CancelCauseFunc
-	traced    bool
 	flush     func(context.Context) error
 	loops     sync.WaitGroup
 	listeners []*http.Server // in the order in which they started; the ops listener is first
@@ -74,7 +71,7 @@ func start(ctx context.Context, name string, b Base, logs io.Writer) (*Process, 
 	}
 	reg := telemetry.Registry()
 	p := &Process{
-		Log: log, Metrics: reg, Tracer: tracer, Ops: ops.NewServer(b.OpsToken, reg), flush: flush, traced: b.OTLPEndpoint != "",
+		Log: log, Metrics: reg, Tracer: tracer, Ops: ops.NewServer(b.OpsToken, reg), flush: flush,
 	}
 	p.ctx, p.cancel = context.WithCancelCause(ctx)
 	p.Ops.Handle("GET /ops/settings", p.settings(name))
@@ -105,10 +102,7 @@ func (p *Process) Close(fn func()) { p.closers = append(p.closers, fn) }
 
 // Serve answers h at addr. Requests that run when the process is told to stop are finished.
 func (p *Process) Serve(name, addr string, h http.Handler) error {
-	if p.traced {
-		h = otelhttp.NewHandler(h, name, otelhttp.WithTracerProvider(p.Tracer), otelhttp.WithPropagators(propagation.TraceContext{}))
-	}
-	return p.listen(name, addr, h)
+	return p.listen(name, addr, telemetry.Handler(p.Tracer, h))
 }
 
 func (p *Process) listen(name, addr string, h http.Handler) error {

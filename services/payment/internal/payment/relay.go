@@ -43,7 +43,7 @@ func Relay(ctx context.Context, env service.Env) error {
 		}
 	})
 	relay, err := outbox.NewRelay(outbox.Config{
-		DatabaseURL: cfg.DatabaseURL, Publisher: publisher, Metrics: p.Metrics, Log: p.Log,
+		DatabaseURL: cfg.DatabaseURL, Publisher: publisher, Metrics: p.Metrics, Log: p.Log, Tracer: p.Tracer,
 		Lease: cfg.Lease, Deadline: cfg.Deadline, Margin: cfg.Margin, Poll: cfg.Poll, RetryCap: cfg.RetryCap,
 	})
 	if err != nil {
