@@ -10,6 +10,7 @@ import (
 	"gorm.io/gorm"
 
 	"example.com/paycast/shared/ops"
+	"example.com/paycast/shared/telemetry/echoroute"
 )
 
 // notification is what the API shows of a command; see openapi.yaml.
@@ -42,6 +43,7 @@ func utc(t *time.Time) *time.Time {
 
 func routes(db *gorm.DB, log *slog.Logger) http.Handler {
 	e := echo.New()
+	e.Use(echoroute.Name)
 	e.HTTPErrorHandler = func(err error, c echo.Context) { // only the router's errors come here
 		status := http.StatusInternalServerError
 		var routing *echo.HTTPError

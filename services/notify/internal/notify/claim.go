@@ -16,6 +16,7 @@ type claimed struct {
 	EventID   string
 	OrderNo   string
 	Text      string
+	TraceParent string // of the event's handling; may be empty
 	Was       Status // before the claim: UNKNOWN has to be asked about first
 	hold      lease.Hold
 }
@@ -32,7 +33,7 @@ UPDATE t_notification_command c
 SET status = 'SENDING', owner_token = @token, lease_until = now() + @lease * interval '1 microsecond',
     attempts = attempts + 1, next_attempt_at = NULL, updated_at = now()
 FROM due WHERE c.command_id = due.command_id
-RETURNING c.command_id, c.event_id, c.order_no, c.text, due.status AS was`
+RETURNING c.command_id, c.event_id, c.order_no, c.text, coalesce(c.trace_parent, '') AS trace_parent, due.status AS was`
 
 // claim gives false when nothing is due.
 func (s *sender) claim(ctx context.Context) (claimed, bool, error) {

@@ -8,7 +8,10 @@ import (
 	"net/url"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"example.com/paycast/shared/ops"
+	"example.com/paycast/shared/telemetry"
 )
 
 // lookUp bounds a question to a neighbour.
@@ -17,8 +20,11 @@ const lookUp = 2 * time.Second
 // contacts asks payment for phone numbers. They are personal data that events, logs and this database do not carry.
 type contacts struct{ payment ops.Client }
 
-func newContacts(opsURL, token string) contacts {
-	return contacts{ops.Client{BaseURL: opsURL, Token: token, HTTP: &http.Client{Timeout: lookUp}}}
+func newContacts(opsURL, token string, tracer trace.TracerProvider) contacts {
+	route := func(*http.Request) string { return "/ops/orders/{no}/contact" }
+	return contacts{ops.Client{BaseURL: opsURL, Token: token, HTTP: &http.Client{
+		Timeout: lookUp, Transport: telemetry.Transport(tracer, http.DefaultTransport, route),
+	}}}
 }
 
 // phone returns the number, or a code that says why there is none. Every trouble is worth another try: what looks like

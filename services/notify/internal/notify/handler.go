@@ -9,11 +9,12 @@ import (
 
 	"example.com/paycast/shared/consumer"
 	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/telemetry"
 )
 
 // handle turns an event into at most one command. It runs in the transaction of the consume log and speaks to nobody:
 // sending is the sender's work, because an HTTP call cannot be rolled back.
-func handle(_ context.Context, tx *gorm.DB, e event.Event) error {
+func handle(ctx context.Context, tx *gorm.DB, e event.Event) error {
 	if e.Type != event.PaymentSucceeded && e.Type != event.OrderCanceled {
 		return consumer.Ignored
 	}
@@ -23,22 +24,23 @@ func handle(_ context.Context, tx *gorm.DB, e event.Event) error {
 	}
 	switch {
 	case e.Type == event.PaymentSucceeded:
-		return write(tx, e, kindPaid, "We have received your payment for order "+o.OrderNo+". Thank you.")
+		return write(ctx, tx, e, kindPaid, "We have received your payment for order "+o.OrderNo+". Thank you.")
 	case o.PreviousStatus == event.StatusPaid:
-		return write(tx, e, kindCanceled, "Order "+o.OrderNo+" is cancelled. You will get your money back.")
+		return write(ctx, tx, e, kindCanceled, "Order "+o.OrderNo+" is cancelled. You will get your money back.")
 	default: // nothing was paid, so there is nothing to tell
 		return consumer.Ignored
 	}
 }
 
 const insertCommand = `
-INSERT INTO t_notification_command (command_id, event_id, order_no, kind, text)
-VALUES (@id, @event_id, @order_no, @kind, @text)
+INSERT INTO t_notification_command (command_id, event_id, order_no, kind, text, trace_parent)
+VALUES (@id, @event_id, @order_no, @kind, @text, nullif(@trace_parent, ''))
 ON CONFLICT ON CONSTRAINT notification_once DO NOTHING`
 
-func write(tx *gorm.DB, e event.Event, kind, text string) error {
+func write(ctx context.Context, tx *gorm.DB, e event.Event, kind, text string) error {
 	err := tx.Exec(insertCommand, map[string]any{
 		"id": commandID(e.ID, kind), "event_id": e.ID, "order_no": e.AggregateID, "kind": kind, "text": text,
+		"trace_parent": telemetry.TraceParent(ctx),
 	}).Error
 	if err != nil {
 		return fmt.Errorf("writing the command: %w", err)

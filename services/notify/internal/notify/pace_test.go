@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -65,6 +66,23 @@ func TestClaimThatEndsBeforeTheNextTokenIsGivenBack(t *testing.T) {
 	require.ErrorAs(t, err, new(errNoToken))
 	first.done() // once more: it must not free somebody else's turn
 	require.Empty(t, b.turn, "the turn is free again")
+}
+
+// Every unused token may come on top of what the others send, so a process has one, whatever its number of workers.
+func TestProcessHasOneUnusedToken(t *testing.T) {
+	t.Parallel()
+	b := newTestBucket(t, 1000, 100)
+	hold := lease.Rule{Lease: time.Minute, Deadline: time.Second, Margin: time.Second}.Begin("test")
+	first, err := b.wait(t.Context(), hold)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = b.wait(ctx, hold)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	first.done()
+	second, err := b.wait(t.Context(), hold)
+	require.NoError(t, err)
+	second.done()
 }
 
 func TestTokenThatWasKeptTooLongIsGivenUp(t *testing.T) {

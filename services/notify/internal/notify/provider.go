@@ -13,6 +13,10 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"example.com/paycast/shared/telemetry"
 )
 
 const (
@@ -29,9 +33,10 @@ type provider struct {
 	client  *http.Client
 }
 
-func newProvider(baseURL string, timeout time.Duration, workers int) *provider {
+func newProvider(baseURL string, timeout time.Duration, workers int, tracer trace.TracerProvider) *provider {
+	connections := &http.Transport{MaxIdleConnsPerHost: workers, IdleConnTimeout: 20 * time.Second}
 	return &provider{url: baseURL + "/sms", timeout: timeout, client: &http.Client{
-		Transport: &http.Transport{MaxIdleConnsPerHost: workers, IdleConnTimeout: 20 * time.Second},
+		Transport: telemetry.Transport(tracer, connections, func(*http.Request) string { return "/sms" }),
 		// A redirected POST would go to a place that nobody configured.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}

@@ -77,13 +77,14 @@ func Send(ctx context.Context, env service.Env) error {
 	}
 	p.Close(func() { postgres.Close(db) })
 	p.Ready("postgres", postgres.Ping(db))
-	sms := newProvider(cfg.SMSURL, cfg.Timeout, cfg.Workers)
+	sms := newProvider(cfg.SMSURL, cfg.Timeout, cfg.Workers, p.Tracer)
 	p.Close(sms.close)
 	host, _ := os.Hostname() // only a label; without it the process id must do
 	s := &sender{
-		db: db, bucket: newBucket(db, cfg.Rate, cfg.Burst), provider: sms, contacts: newContacts(cfg.PaymentOpsURL, cfg.OpsToken),
+		db: db, bucket: newBucket(db, cfg.Rate, cfg.Burst), provider: sms, contacts: newContacts(cfg.PaymentOpsURL, cfg.OpsToken, p.Tracer),
 		rule: cfg.rule(), owner: fmt.Sprintf("%s-%d", host, os.Getpid()), workers: cfg.Workers,
 		poll: cfg.Poll, retryBase: cfg.RetryBase, retryCap: cfg.RetryCap, metrics: newMetrics(p.Metrics), log: p.Log,
+		tracer: p.Tracer.Tracer("paycast/notify"),
 	}
 	if cfg.Rate == 0 {
 		s.metrics.paused.Set(1)

@@ -7,9 +7,11 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"gorm.io/gorm"
 
 	"example.com/paycast/shared/lease"
+	"example.com/paycast/shared/telemetry"
 )
 
 // settleTimeout bounds a settle; it is part of the lease's margin.
@@ -29,6 +31,7 @@ type sender struct {
 	retryCap  time.Duration
 	metrics   *metrics
 	log       *slog.Logger
+	tracer    trace.Tracer
 }
 
 // Run sends what is due until ctx ends. Then it claims nothing more, gives back what was not begun, and returns when
@@ -70,7 +73,10 @@ func (s *sender) Run(ctx context.Context) error {
 // carryOut brings one claim to its settle. The settle is tried even during a shutdown; without it the command would be
 // UNKNOWN after its lease although we know better.
 func (s *sender) carryOut(stop context.Context, c claimed) {
+	stop, span := s.tracer.Start(telemetry.WithTraceParent(stop, c.TraceParent), "send notification", trace.WithSpanKind(trace.SpanKindConsumer))
+	defer span.End()
 	v := s.work(stop, c)
+	span.SetAttributes(telemetry.Result.String(string(v.status)))
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(stop), settleTimeout)
 	defer cancel()
 	settled, err := s.settle(ctx, c, v)
