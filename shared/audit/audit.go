@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"time"
 
 	"gorm.io/gorm"
 
@@ -64,4 +65,23 @@ func Write(ctx context.Context, tx *gorm.DB, by By, verb, object, detail string)
 		return fmt.Errorf("recording %s of %s: %w", verb, object, err)
 	}
 	return nil
+}
+
+// Entry is one act, as it was recorded.
+type Entry struct {
+	At     time.Time `json:"at"`
+	Actor  string    `json:"actor"`
+	Verb   string    `json:"verb"`
+	Reason string    `json:"reason"`
+	Detail string    `json:"detail,omitempty"`
+}
+
+// Of lists what was done to an object, oldest first.
+func Of(ctx context.Context, db *gorm.DB, object string) ([]Entry, error) {
+	found := []Entry{}
+	err := db.WithContext(ctx).Table("t_audit").Where("object = ?", object).Order("id").Limit(1000).Find(&found).Error
+	if err != nil {
+		return nil, fmt.Errorf("reading the audit of %s: %w", object, err)
+	}
+	return found, nil
 }

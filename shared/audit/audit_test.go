@@ -32,6 +32,10 @@ func TestActIsRecordedWithItsChangeAndNeverAltered(t *testing.T) {
 	require.NoError(t, db.Table("t_audit").Count(&n).Error)
 	require.Zero(t, n)
 	require.NoError(t, db.Transaction(func(tx *gorm.DB) error { return Write(t.Context(), tx, by, "release", "outbox/E1", "x") }))
+	acts, err := Of(t.Context(), db, "outbox/E1")
+	require.NoError(t, err)
+	require.Len(t, acts, 1)
+	require.Equal(t, Entry{At: acts[0].At, Actor: "anna", Verb: "release", Reason: "the topic was full", Detail: "x"}, acts[0])
 	for _, sql := range []string{"update t_audit set actor = 'x'", "delete from t_audit", "truncate t_audit"} {
 		require.ErrorContains(t, db.Exec(sql).Error, "append-only")
 	}

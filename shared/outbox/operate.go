@@ -12,10 +12,12 @@ import (
 	"example.com/paycast/shared/postgres"
 )
 
-// Mount opens the outbox to operators: GET /ops/outbox, and POST /ops/outbox/{id}/release and /skip with
-// {"actor", "reason"}. The database needs audit.Migrations as well.
+// Mount opens the outbox to operators: GET /ops/outbox and /ops/outbox/{id}, and POST /ops/outbox/{id}/release and /skip
+// with {"actor", "reason"}. With ?dry_run=true a POST does all that it would do, answers with the row as it would be, and
+// rolls back. The database needs audit.Migrations as well.
 func Mount(o *ops.Server, db *gorm.DB, log *slog.Logger) {
 	o.Handle("GET /ops/outbox", List(db))
+	o.Handle("GET /ops/outbox/{id}", show(db))
 	o.Handle("POST /ops/outbox/{id}/release", act(db, log, "release", releaseRow))
 	o.Handle("POST /ops/outbox/{id}/skip", act(db, log, "skip", skipRow))
 }
@@ -32,7 +34,37 @@ where event_id = ? and (status = 'DEAD' and not skipped or status = 'RETRY')`
 const skipRow = `
 update t_outbox_event set skipped = true, updated_at = now() where event_id = ? and status = 'DEAD' and not skipped`
 
-var errNotNow = errors.New("the row is not in a state in which this can be done")
+var (
+	errNotNow = errors.New("the row is not in a state in which this can be done")
+	errDryRun = errors.New("a dry run ends here")
+)
+
+// show gives one row, and who has done what to it.
+func show(db *gorm.DB) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := r.PathValue("id")
+		var answer struct {
+			Row   Listed        `json:"row"`
+			Audit []audit.Entry `json:"audit"`
+		}
+		err := db.WithContext(r.Context()).Table("t_outbox_event").Take(&answer.Row, "event_id = ?", id).Error
+		if err == nil {
+			answer.Audit, err = audit.Of(r.Context(), db, "outbox/"+id)
+		}
+		switch {
+		case errors.Is(err, gorm.ErrRecordNotFound):
+			noEvent(w, id)
+		case err != nil:
+			ops.Problem(w, http.StatusServiceUnavailable, "database", "the outbox cannot be read now")
+		default:
+			ops.WriteJSON(w, http.StatusOK, answer)
+		}
+	})
+}
+
+func noEvent(w http.ResponseWriter, id string) {
+	ops.Problem(w, http.StatusNotFound, "not-found", "no event "+id+" in this outbox")
+}
 
 // act changes one row and records who did it and why, both or neither.
 func act(db *gorm.DB, log *slog.Logger, verb, statement string) http.Handler {
@@ -61,11 +93,19 @@ func act(db *gorm.DB, log *slog.Logger, verb, statement string) http.Handler {
 					return err
 				}
 			}
-			return audit.Write(r.Context(), tx, by, verb, "outbox/"+id, row.EventType+" of order "+row.OrderNo)
+			if err := audit.Write(r.Context(), tx, by, verb, "outbox/"+id, row.EventType+" of order "+row.OrderNo); err != nil {
+				return err
+			}
+			if r.URL.Query().Get("dry_run") == "true" {
+				return errDryRun
+			}
+			return nil
 		})
 		switch {
+		case errors.Is(err, errDryRun):
+			ops.WriteJSON(w, http.StatusOK, row)
 		case errors.Is(err, gorm.ErrRecordNotFound):
-			ops.Problem(w, http.StatusNotFound, "not-found", "no event "+id+" in this outbox")
+			noEvent(w, id)
 		case errors.Is(err, errNotNow):
 			ops.Problem(w, http.StatusConflict, "conflict", "event "+id+" is "+row.state()+"; release needs DEAD or RETRY, skip needs DEAD, and neither a skipped row")
 		case err != nil:

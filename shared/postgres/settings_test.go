@@ -23,7 +23,9 @@ func TestRightsBeyondRowsAreNamedAndTheClockIsRead(t *testing.T) {
 
 	// A role for rows only has nothing to report; the owner of a table has.
 	require.NoError(t, db.Exec(`create role rows_only_of_the_settings_test login password 'p'`).Error)
-	t.Cleanup(func() { require.NoError(t, db.Exec(`drop owned by rows_only_of_the_settings_test; drop role rows_only_of_the_settings_test`).Error) })
+	t.Cleanup(func() {
+		require.NoError(t, db.Exec(`drop owned by rows_only_of_the_settings_test; drop role rows_only_of_the_settings_test`).Error)
+	})
 	u, err := url.Parse(address)
 	require.NoError(t, err)
 	u.User = url.UserPassword("rows_only_of_the_settings_test", "p")
