@@ -78,7 +78,7 @@ func up(t *testing.T, dir string, flags ...string) *system {
 	t.Helper()
 	s := &system{t: t, dir: dir, done: make(chan struct{})}
 	file := filepath.Join(dir, "vars")
-	s.cmd = exec.Command(binary(t, "paycast-local"), append([]string{"up", "--dir", dir, "--env", file}, flags...)...)
+	s.cmd = exec.Command(binary(t, "paycast-local"), append(append([]string{"up", "--dir", dir, "--env", file}, parts...), flags...)...)
 	_ = os.Remove(file) // of a system that was killed
 	s.cmd.Env = append(os.Environ(), quick...)
 	s.cmd.Stdout, s.cmd.Stderr = &s.out, &s.out
@@ -91,7 +91,7 @@ func up(t *testing.T, dir string, flags ...string) *system {
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(file)
 		return err == nil || s.ended()
-	}, 2*time.Minute, 20*time.Millisecond)
+	}, 5*time.Minute, 20*time.Millisecond)
 	require.False(t, s.ended(), "it ended before it was ready: %s", &s.out)
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -202,7 +202,7 @@ func (s *system) requireOneOfEach(o ask.Order, user string) {
 		doc, err := s.Document(ctx, o.OrderNo)
 		assert.True(c, err == nil && doc.Version == 2 && doc.Source.Status == "PAID", "search: %v %v", doc, err)
 		assert.True(c, s.smsOf(o.OrderNo) == 1, "sms: %d", s.smsOf(o.OrderNo))
-	}, time.Minute, 100*time.Millisecond, "the system said: %s", &s.out)
+	}, patience, 100*time.Millisecond, "the system said: %s", &s.out)
 }
 
 // smsOf counts the messages at the provider that speak of the order.
@@ -237,6 +237,6 @@ func (s *system) requireAgreement() {
 			}
 		}
 		return last.Status == "agree"
-	}, time.Minute, 500*time.Millisecond)
+	}, patience, 500*time.Millisecond)
 	require.Equal(s.t, "agree", last.Status, "%v", last.Findings)
 }

@@ -103,7 +103,7 @@ func TestTheVerbsDoWhatTheySayAndPsShowsIt(t *testing.T) {
 			}
 		}
 		return true
-	}, 40*time.Second, 200*time.Millisecond, "everything recovers from the loss of every part")
+	}, patience, 200*time.Millisecond, "everything recovers from the loss of every part")
 	o, _ := s.paidBy("ada", nil)
 	s.requireOneOfEach(o, "ada")
 
@@ -116,7 +116,7 @@ func TestAPartThatDoesNotComeUpIsNamedWithTheReasonAndNothingStays(t *testing.T)
 	t.Parallel()
 	dir := t.TempDir()
 	s := &system{t: t, dir: dir, vars: map[string]string{"OPS_TOKEN": "none was made"}}
-	cmd := exec.Command(binary(t, "paycast-local"), "up", "--dir", dir)
+	cmd := exec.Command(binary(t, "paycast-local"), append([]string{"up", "--dir", dir}, parts...)...)
 	cmd.Env = append(os.Environ(), "OUTBOX_LEASE=soon")
 	out, err := cmd.CombinedOutput()
 	require.Error(t, err)

@@ -45,7 +45,7 @@ func TestWhateverHappensEachPaymentHasItsEffectsOnce(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, rows)
 	})
-	t.Run("relays, points and Kafka killed under load: nothing lost, nothing doubled", s.killsUnderLoad)
+	t.Run("relays, consumers, Kafka and Elasticsearch killed under load: nothing lost, nothing doubled", s.killsUnderLoad)
 	s.requireAgreement()
 }
 
@@ -59,7 +59,7 @@ func (s *system) killsUnderLoad(t *testing.T) {
 	require.NoError(t, load.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- load.Wait() }()
-	victims := []string{"relay", "points", "relay-2", "kafka", "points-2", "sender", "relay", "search"}
+	victims := []string{"relay", "points", "relay-2", "kafka", "points-2", "elasticsearch", "sender", "relay", "search"}
 	tick := time.NewTicker(800 * time.Millisecond)
 	defer tick.Stop()
 	for running := true; running || len(victims) > 0; {
@@ -90,7 +90,7 @@ func (s *system) killsUnderLoad(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return s.count("NOTIFY", `SELECT count(*) FROM t_notification_command WHERE status <> 'SENT'`) == 0
 	},
-		time.Minute, 100*time.Millisecond)
+		patience, 100*time.Millisecond)
 	for _, no := range orders {
 		require.Equal(t, 1, s.smsOf(no), "SMS for order %s", no)
 		require.Equal(t, int64(1), s.count("POINTS", `SELECT count(*) FROM t_ledger WHERE order_no = $1`, no), "credits for order %s", no)

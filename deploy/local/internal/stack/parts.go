@@ -15,10 +15,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"example.com/paycast/shared/real"
 	"example.com/paycast/deploy/local/internal/supervise"
 	"example.com/paycast/shared/elastic/elastictest"
 	"example.com/paycast/shared/embedded"
+	"example.com/paycast/shared/real"
 )
 
 // The parts' preferred ports keep away from the usual ones: a server that is there already is somebody's.

@@ -1,0 +1,10 @@
+//go:build !real
+
+package e2e
+
+import "time"
+
+// parts are the flags of every system; patience bounds how long one may take to recover.
+var parts []string
+
+const patience = time.Minute
