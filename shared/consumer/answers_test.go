@@ -197,3 +197,17 @@ func TestWhatAHandlerCallsDownPausesAndCountsNothing(t *testing.T) {
 	w.eventually("both are done", func() bool { return w.rows("SUCCESS") == 2 })
 	require.Zero(t, w.count("SELECT count(*) FROM t_message_consume WHERE retry_count > 0"))
 }
+
+func TestAPausedMemberDoesNotKeepItsPartitionFromAnother(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var tries atomic.Int64
+	w.run(consumer.Outside(func(context.Context, event.Event) error {
+		tries.Add(1)
+		return consumer.Down(errors.New("cut off from the index"))
+	}), nil)
+	w.send(paid("o-1"), paid("o-2"))
+	w.eventually("the first member is paused", func() bool { return tries.Load() > 2 })
+	w.run(consumer.Outside(func(context.Context, event.Event) error { return nil }), nil)
+	w.eventually("the other one has done the work", func() bool { return w.rows("SUCCESS") == 2 })
+}

@@ -35,7 +35,7 @@ type Settings struct {
 type Config struct {
 	Settings
 	Group string   // the consumer group, in Kafka and in the log. A new name handles all of history again.
-	DB    *gorm.DB // the service's own database, with inbox.Migrations
+	DB    *gorm.DB // the service's own database, with inbox.Migrations and audit.Migrations
 	// SkipDead names the event types whose dead letter holds nobody: later versions of the order go on without it. It
 	// fits where each event carries the whole state. All others hold later versions until an operator decides.
 	SkipDead []string

@@ -8,6 +8,7 @@ import (
 
 	"example.com/paycast/shared/event"
 	"example.com/paycast/shared/inbox"
+	"example.com/paycast/shared/telemetry"
 )
 
 // lane tries again what the partitions left behind, until ctx ends. It claims one message for each free worker, so at
@@ -96,6 +97,7 @@ func (c *consumer) retry(stop, work context.Context, d inbox.Delivery) {
 		return
 	}
 	c.metrics.done(e.Type, out)
+	span.SetAttributes(telemetry.Result.String(string(out)))
 	c.log.InfoContext(ctx, "event handled by the retry lane", "event_id", e.ID, "event_type", e.Type, "order_no", e.AggregateID,
 		"group", c.Group, "result", out, "failed_before", d.Failed)
 	c.nudge()

@@ -1,67 +1,123 @@
 package consumer
 
 import (
-	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 
 	"gorm.io/gorm"
 
+	"example.com/paycast/shared/audit"
 	"example.com/paycast/shared/inbox"
 	"example.com/paycast/shared/ops"
 	"example.com/paycast/shared/postgres"
 )
 
-// getLetter shows one letter. Its contents may hold personal data, so they are shown only when asked for by name, and
-// the log says that they were.
+// getLetter shows one letter and what was done to it, without its contents.
 func (c *consumer) getLetter(w http.ResponseWriter, r *http.Request) {
 	id, ok := letterID(w, r)
 	if !ok {
 		return
 	}
-	letter, contents, err := inbox.Show(r.Context(), c.DB, c.Group, id)
+	letter, _, err := inbox.Show(r.Context(), c.DB, c.Group, id)
 	if err != nil {
 		c.refuse(w, "showing a dead letter", err)
 		return
 	}
-	answer := map[string]any{"group": c.Group, "letter": letter}
-	if r.URL.Query().Get("contents") == "true" {
-		c.log.Warn("the contents of a dead letter are shown", "group", c.Group, "letter_id", id)
-		answer["contents"] = contents
+	acts, err := audit.Of(r.Context(), c.DB, letterObject(id))
+	if err != nil {
+		c.internal(w, "reading the audit of a dead letter", err)
+		return
 	}
-	ops.WriteJSON(w, http.StatusOK, answer)
+	ops.WriteJSON(w, http.StatusOK, map[string]any{"group": c.Group, "letter": letter, "audit": acts})
 }
 
-// decideLetter carries out release, discard or skip. Who and why are kept with the letter and in the log.
-func (c *consumer) decideLetter(w http.ResponseWriter, r *http.Request) {
-	id, ok := letterID(w, r)
+// letterContents shows the bytes as they were received. They may hold personal data, so they are given only to a person
+// with a reason, and the audit says to whom.
+func (c *consumer) letterContents(w http.ResponseWriter, r *http.Request) {
+	id, by, ok := c.asked(w, r)
 	if !ok {
 		return
 	}
-	var why inbox.Decision
-	if err := json.NewDecoder(r.Body).Decode(&why); err != nil || why.By == "" || why.Reason == "" || len(why.By) > 128 || len(why.Reason) > 512 {
-		ops.Problem(w, http.StatusBadRequest, "bad-body", `send {"by": "who decides", "reason": "why"}`)
+	var contents inbox.Contents
+	err := postgres.Transaction(r.Context(), c.DB, func(tx *gorm.DB) (err error) {
+		if _, contents, err = inbox.Show(r.Context(), tx, c.Group, id); err != nil {
+			return err
+		}
+		return audit.Write(r.Context(), tx, by, "see contents", letterObject(id), "")
+	})
+	if err != nil {
+		c.refuse(w, "showing the contents of a dead letter", err)
 		return
 	}
+	c.log.Warn("the contents of a dead letter are shown", "group", c.Group, "letter_id", id, "actor", by.Actor)
+	ops.WriteJSON(w, http.StatusOK, map[string]any{"group": c.Group, "contents": contents})
+}
+
+var errDryRun = errors.New("a dry run ends here")
+
+// decideLetter carries out release, discard or skip. Who and why are recorded with the change, both or neither. With
+// ?dry_run=true all of it is done, the answer shows the letter as it would be, and the transaction is rolled back.
+func (c *consumer) decideLetter(w http.ResponseWriter, r *http.Request) {
+	id, by, ok := c.asked(w, r)
+	if !ok {
+		return
+	}
+	verb, why := r.PathValue("verb"), inbox.Decision{By: by.Actor, Reason: by.Reason}
 	decide := map[string]func(tx *gorm.DB) error{
 		"release": func(tx *gorm.DB) error { return inbox.Release(r.Context(), tx, c.Group, id, why) },
 		"discard": func(tx *gorm.DB) error { return inbox.Discard(r.Context(), tx, c.Group, id, why) },
 		"skip":    func(tx *gorm.DB) error { return inbox.Skip(r.Context(), tx, c.Group, id) },
-	}[r.PathValue("verb")]
+	}[verb]
 	if decide == nil {
 		ops.Problem(w, http.StatusNotFound, "not-found", "a dead letter can be released, discarded or skipped")
 		return
 	}
-	if err := postgres.Transaction(r.Context(), c.DB, decide); err != nil {
+	var letter inbox.Letter
+	err := postgres.Transaction(r.Context(), c.DB, func(tx *gorm.DB) (err error) {
+		if err := decide(tx); err != nil {
+			return err
+		}
+		if letter, _, err = inbox.Show(r.Context(), tx, c.Group, id); err != nil {
+			return err
+		}
+		place := fmt.Sprintf("%s, at %s/%d/%d", letter.ErrorClass, letter.Topic, letter.Partition, letter.Offset)
+		if err := audit.Write(r.Context(), tx, by, verb, letterObject(id), place); err != nil {
+			return err
+		}
+		if r.URL.Query().Get("dry_run") == "true" {
+			return errDryRun
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errDryRun) {
 		c.refuse(w, "deciding about a dead letter", err)
 		return
 	}
-	c.log.Warn("decision about a dead letter", "group", c.Group, "letter_id", id, "decision", r.PathValue("verb"),
-		"by", why.By, "reason", why.Reason)
-	c.nudge()
-	ops.WriteJSON(w, http.StatusOK, map[string]any{"letter_id": id, "decision": r.PathValue("verb")})
+	if err == nil {
+		c.log.Warn("decision about a dead letter", "group", c.Group, "letter_id", id, "decision", verb, "actor", by.Actor)
+		c.nudge()
+	}
+	ops.WriteJSON(w, http.StatusOK, letter)
 }
+
+// asked reads which letter is meant, who asks and why, and answers what it cannot read.
+func (c *consumer) asked(w http.ResponseWriter, r *http.Request) (int64, audit.By, bool) {
+	id, ok := letterID(w, r)
+	if !ok {
+		return 0, audit.By{}, false
+	}
+	by, err := audit.From(r)
+	if err != nil {
+		ops.Problem(w, http.StatusBadRequest, "bad-body", err.Error())
+		return 0, audit.By{}, false
+	}
+	return id, by, true
+}
+
+// letterObject is a letter's name in the audit.
+func letterObject(id int64) string { return fmt.Sprintf("letter/%d", id) }
 
 func letterID(w http.ResponseWriter, r *http.Request) (int64, bool) {
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)

@@ -2,6 +2,7 @@ package consumer_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -48,24 +49,37 @@ func TestAnOperatorReleasesADeadLetterAndWhatItHeldFollows(t *testing.T) {
 	var shown struct {
 		Contents struct{ Key, Payload []byte }
 	}
-	w.opsJSON(at+"?contents=true", &shown)
+	status, _ := w.ops(http.MethodPost, at+"/contents", `{}`)
+	require.Equal(t, http.StatusBadRequest, status, "nobody in particular sees nothing")
+	status, body = w.ops(http.MethodPost, at+"/contents", `{"actor": "ann", "reason": "the customer asks"}`)
+	require.Equal(t, http.StatusOK, status)
+	require.NoError(t, json.Unmarshal([]byte(body), &shown))
 	require.Equal(t, paid("o-1").Payload, shown.Contents.Payload)
 
-	status, _ := w.ops(http.MethodPost, at+"/release", `{"by": "ann"}`)
+	status, _ = w.ops(http.MethodPost, at+"/release", `{"actor": "ann"}`)
 	require.Equal(t, http.StatusBadRequest, status, "a reason is needed")
-	status, _ = w.ops(http.MethodPost, at+"/forget", `{"by": "ann", "reason": "x"}`)
+	status, _ = w.ops(http.MethodPost, at+"/forget", `{"actor": "ann", "reason": "x"}`)
 	require.Equal(t, http.StatusNotFound, status)
-	status, _ = w.ops(http.MethodPost, "/ops/dead-letters/999/release", `{"by": "ann", "reason": "x"}`)
+	status, _ = w.ops(http.MethodPost, "/ops/dead-letters/999/release", `{"actor": "ann", "reason": "x"}`)
 	require.Equal(t, http.StatusNotFound, status)
 
+	status, body = w.ops(http.MethodPost, at+"/release?dry_run=true", `{"actor": "ann", "reason": "may I?"}`)
+	require.Equal(t, http.StatusOK, status, body)
+	require.EqualValues(t, 1, w.count("SELECT count(*) FROM t_dead_letter WHERE state = 'OPEN'"), "a dry run changes nothing")
 	mended.Store(true)
-	status, body = w.ops(http.MethodPost, at+"/release", `{"by": "ann", "reason": "the build is mended"}`)
+	status, body = w.ops(http.MethodPost, at+"/release", `{"actor": "ann", "reason": "the build is mended"}`)
 	require.Equal(t, http.StatusOK, status, body)
 	w.eventually("both are done", func() bool { return w.rows("SUCCESS") == 2 })
 	require.EqualValues(t, 2, w.count("SELECT count(*) FROM t_effect"))
-	status, _ = w.ops(http.MethodPost, at+"/release", `{"by": "bob", "reason": "me too"}`)
+	status, _ = w.ops(http.MethodPost, at+"/release", `{"actor": "bob", "reason": "me too"}`)
 	require.Equal(t, http.StatusConflict, status)
 	require.EqualValues(t, 1, w.count("SELECT count(*) FROM t_dead_letter WHERE state = 'RELEASED' AND closed_by = 'ann'"))
+	var acts struct {
+		Audit []struct{ Actor, Verb, Reason string }
+	}
+	w.opsJSON(at, &acts)
+	require.Len(t, acts.Audit, 2, "who saw the contents, and who released it; refused and dry runs leave nothing")
+	require.Equal(t, "the build is mended", acts.Audit[1].Reason)
 }
 
 func TestOperationsAreClosedWithoutTheToken(t *testing.T) {

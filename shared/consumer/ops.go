@@ -16,6 +16,7 @@ func (c *consumer) mount(s *ops.Server) {
 	s.Handle("GET /ops/consume-log", http.HandlerFunc(c.getLog))
 	s.Handle("GET /ops/dead-letters", http.HandlerFunc(c.getLetters))
 	s.Handle("GET /ops/dead-letters/{id}", http.HandlerFunc(c.getLetter))
+	s.Handle("POST /ops/dead-letters/{id}/contents", http.HandlerFunc(c.letterContents))
 	s.Handle("POST /ops/dead-letters/{id}/{verb}", http.HandlerFunc(c.decideLetter))
 }
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 	"gorm.io/gorm"
 
@@ -125,9 +125,11 @@ func (c *consumer) deliver(ctx context.Context, r event.Record) error {
 	defer span.End()
 	out, err := c.decide(ctx, d)
 	if err != nil {
+		span.SetStatus(codes.Error, "")
 		return err
 	}
 	c.metrics.done(e.Type, out)
+	span.SetAttributes(telemetry.Result.String(string(out)))
 	c.log.DebugContext(ctx, "event handled", "event_id", e.ID, "event_type", e.Type, "order_no", e.AggregateID, "group", c.Group, "result", out)
 	if out == inbox.Conflict {
 		c.log.ErrorContext(ctx, "an event id came with another body; it is a dead letter and the first one stands",
@@ -171,7 +173,7 @@ func (c *consumer) park(ctx context.Context, d inbox.Delivery, why error) error 
 func (c *consumer) span(ctx context.Context, e event.Event) (context.Context, trace.Span) {
 	ctx = telemetry.WithTraceParent(ctx, e.TraceParent)
 	return c.tracer.Start(ctx, "consume "+e.Type, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
-		attribute.String("event_id", e.ID), attribute.String("order_no", e.AggregateID), attribute.String("group", c.Group)))
+		telemetry.EventType.String(e.Type), telemetry.Group.String(c.Group)))
 }
 
 // sleep reports whether it slept to the end.

@@ -43,6 +43,8 @@ func Run(p *service.Process, cfg Config, h Handler) error {
 	p.Ready("database", postgres.Ping(cfg.DB))
 	p.Ready("consumer", c.ready)
 	c.mount(p.Ops)
+	p.Settings(c.settings)
+	p.Settings(postgres.Settings(cfg.DB))
 	p.Go("consumer", c.consume)
 	p.Go("retry lane", c.lane)
 	p.Go("consumer watch", c.watch)

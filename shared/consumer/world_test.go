@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
 
+	"example.com/paycast/shared/audit"
 	"example.com/paycast/shared/consumer"
 	"example.com/paycast/shared/consumertest"
 	"example.com/paycast/shared/event"
@@ -41,7 +42,7 @@ type world struct {
 }
 
 func newWorld(t testing.TB) *world {
-	w := &world{t: t, broker: testkit.Kafka(t, event.Topic+":1", event.RedeliveryTopic(group)+":1"), url: testkit.Postgres(t, inbox.Migrations)}
+	w := &world{t: t, broker: testkit.Kafka(t, event.Topic+":1", event.RedeliveryTopic(group)+":1"), url: testkit.Postgres(t, inbox.Migrations, audit.Migrations)}
 	var err error
 	w.db, err = postgres.Open(t.Context(), w.url, "test")
 	require.NoError(t, err)

@@ -3,6 +3,7 @@ package consumertest
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"example.com/paycast/shared/event"
@@ -46,9 +47,10 @@ func laterVersionsWait(t testing.TB, s Service) {
 
 func neverSucceeds(t testing.TB, s Service) {
 	w := newWorld(t, s, 1)
-	w.start()
+	p := w.start()
 	w.breaks("bad", "fail")
-	e := Paid("bad", "ann")
+	const private = "ann-who-wants-no-fame"
+	e := Paid("bad", private)
 	w.send(e)
 	w.send(payments(orders(5))...)
 	w.happens(orders(5)...)
@@ -61,6 +63,12 @@ func neverSucceeds(t testing.TB, s Service) {
 		w.Fatalf("parked after %d attempts instead of 5", l.Attempts)
 	case l.Topic != event.Topic || l.Offset != 0:
 		w.Fatalf("the letter says %s offset %d", l.Topic, l.Offset)
+	}
+	if strings.Contains(p.Stderr(), private) {
+		w.Fatalf("what the message says stands in the log")
+	}
+	if n := w.count("SELECT count(*) FROM t_dead_letter WHERE error_text LIKE '%' || ? || '%'", private); n != 0 {
+		w.Fatalf("what the message says stands in the letter's error")
 	}
 	w.send(Canceled("bad", "ann"))
 	w.eventually("the next version is held, visibly", func() bool {

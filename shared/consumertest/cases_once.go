@@ -79,6 +79,21 @@ func togetherOrNotAtAll(t testing.TB, s Service) {
 	w.noLetters()
 }
 
+func olderVersion(t testing.TB, s Service) {
+	w := newWorld(t, s, 1)
+	w.start()
+	w.send(Canceled("order-1", "ann"), Paid("order-1", "ann"), Paid("order-2", "ann")) // version 3, then 2
+	w.eventually("the next order is there", func() bool { return w.count(s.Projection, "order-2") == 2 })
+	w.rests()
+	if v := w.count(s.Projection, "order-1"); v != 3 {
+		w.Fatalf("version %d stands where version 3 was applied", v)
+	}
+	if n := w.count("SELECT count(*) FROM t_message_consume WHERE aggregate_id = 'order-1' AND aggregate_version = 2 AND outcome = 'superseded'"); n != 1 {
+		w.Fatalf("the older version is not recorded as superseded")
+	}
+	w.noLetters()
+}
+
 func historyAgain(t testing.TB, s Service) {
 	w := newWorld(t, s, 1)
 	p := w.start()

@@ -57,6 +57,26 @@ func killedAfterCommit(t testing.TB, s Service) {
 	w.noLetters()
 }
 
+func sleptOverItsSession(t testing.TB, s Service) {
+	w := newWorld(t, s, 1)
+	p := w.start()
+	g := w.shutsGate("order-1")
+	e := Paid("order-1", "ann")
+	w.send(e)
+	g.arrives()
+	p.Pause() // it holds its transaction and soon no partition any more
+	w.start()
+	w.eventually("another member has the same message in hand", func() bool {
+		return w.count("SELECT count(DISTINCT client_port) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") > 1
+	})
+	p.Resume()
+	g.open()
+	w.once("order-1")
+	w.send(Canceled("order-1", "ann"), Paid("order-2", "ann"))
+	w.once("order-1", "order-2")
+	w.unharmed()
+}
+
 func databaseDown(t testing.TB, s Service) {
 	w := newWorld(t, s, 1)
 	link, env := w.behind()

@@ -18,6 +18,9 @@ type Service struct {
 	Table      string         // where its effects stand, or are recorded; has a column order_no
 	Effects    string         // counts the effects of an order's payment: SELECT ... WHERE order_no = ?
 
+	// Projection gives the last applied version of an order: SELECT ... WHERE order_no = ?. Empty for a service whose
+	// effects are not a copy of the order.
+	Projection string
 	// Env gives what the service needs beside database, Kafka and addresses. It may be nil.
 	Env func(t testing.TB) service.Env
 	// BadData turns a good payment into one that can never be handled. A service that can handle all has none.
@@ -53,6 +56,8 @@ func Cases() []Case {
 		{Name: "while the database is down nothing is parked and the process is not ready", Run: databaseDown},
 		{Name: "stopped under load, nothing is parked or doubled and the exit code is 0", Run: stoppedUnderLoad},
 		{Name: "members that come and go under load change nothing", Run: membersComeAndGo},
+		{Name: "a member that slept over its session changes nothing when it wakes", Run: sleptOverItsSession},
+		{Name: "an older version never replaces a newer one", Run: olderVersion, Needed: func(s Service) bool { return s.Projection != "" }},
 		{Name: "the whole history once more changes nothing", Run: historyAgain},
 	}
 }

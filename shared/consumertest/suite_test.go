@@ -3,6 +3,7 @@ package consumertest
 import (
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -20,9 +21,17 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 var migrations = []postgres.Set{inbox.Migrations, {Name: "subject", FS: fstest.MapFS{"00001_effect.sql": {Data: []byte(`
 -- +goose Up
 CREATE TABLE t_effect (order_no text NOT NULL, event_type text NOT NULL, created_at timestamptz NOT NULL DEFAULT now());
+CREATE TABLE t_projection (order_no text PRIMARY KEY, version bigint NOT NULL);
 `)}}}}
 
 func subject(name string) Service {
+	if strings.HasSuffix(name, "projection") {
+		return Service{
+			Program: "./internal/subject", Args: []string{name}, Group: "subject", Migrations: migrations,
+			Table: "t_projection", Effects: "SELECT count(*) FROM t_projection WHERE order_no = ? AND version >= 2",
+			Projection: "SELECT version FROM t_projection WHERE order_no = ?",
+		}
+	}
 	return Service{
 		Program: "./internal/subject", Args: []string{name}, Group: "subject", Migrations: migrations,
 		Table: "t_effect", Effects: "SELECT count(*) FROM t_effect WHERE order_no = ? AND event_type = 'PaymentSucceeded'",
@@ -36,6 +45,11 @@ func TestARightConsumerPassesEveryCase(t *testing.T) {
 	Run(t, subject("right"))
 }
 
+func TestARightProjectionPassesWhatIsPeculiarToProjections(t *testing.T) {
+	t.Parallel()
+	olderVersion(t, subject("right-projection"))
+}
+
 // finds names, for each wrong consumer, the cases that must fail because of its fault.
 var finds = map[string][]string{
 	"no-dedupe": {"an event that comes twice has one effect"},
@@ -44,8 +58,12 @@ var finds = map[string][]string{
 		"killed after commit and before ack, the effect stays single",
 		"the whole history once more changes nothing",
 	},
-	"watermills-deduplicator":        {"a message that fails is tried again and holds nobody up"},
-	"look-then-insert":               {"two copies at the same time have one effect and no error"},
+	"watermills-deduplicator": {"a message that fails is tried again and holds nobody up"},
+	"look-then-insert": {
+		"two copies at the same time have one effect and no error",
+		"a member that slept over its session changes nothing when it wakes",
+	},
+	"unversioned-projection":         {"an older version never replaces a newer one"},
 	"ack-before-commit":              {"killed inside the transaction, the effect comes once"},
 	"mark-before-effect":             {"killed inside the transaction, the effect comes once"},
 	"effect-outside-the-transaction": {"log and effect are committed together or not at all"},

@@ -18,7 +18,7 @@ import (
 const group = "subject"
 
 func main() {
-	commands := []service.Command{{Name: "right", Run: right}}
+	commands := []service.Command{{Name: "right", Run: right(handle)}, {Name: "right-projection", Run: right(project)}, {Name: "unversioned-projection", Run: right(overwrite)}}
 	for name, handle := range wrongs {
 		commands = append(commands, service.Command{Name: name, Run: handle.run})
 	}
@@ -48,16 +48,18 @@ func start(ctx context.Context, env service.Env) (*service.Process, *gorm.DB, co
 	return p, db, cfg, nil
 }
 
-func right(ctx context.Context, env service.Env) error {
-	p, db, cfg, err := start(ctx, env)
-	if err != nil {
-		return err
+func right(handle func(context.Context, *gorm.DB, event.Event) error) func(context.Context, service.Env) error {
+	return func(ctx context.Context, env service.Env) error {
+		p, db, cfg, err := start(ctx, env)
+		if err != nil {
+			return err
+		}
+		err = consumer.Run(p, consumer.Config{Settings: cfg.Settings, Group: group, DB: db}, consumer.InTransaction(handle))
+		if err != nil {
+			return err
+		}
+		return p.Wait()
 	}
-	err = consumer.Run(p, consumer.Config{Settings: cfg.Settings, Group: group, DB: db}, consumer.InTransaction(handle))
-	if err != nil {
-		return err
-	}
-	return p.Wait()
 }
 
 func handle(_ context.Context, tx *gorm.DB, e event.Event) error {
@@ -79,4 +81,22 @@ func effect(tx *gorm.DB, e event.Event) error {
 		return fmt.Errorf("writing the effect: %w", err)
 	}
 	return nil
+}
+
+// project keeps the newest version of each order.
+func project(ctx context.Context, tx *gorm.DB, e event.Event) error {
+	var last int64
+	if err := tx.Raw("SELECT version FROM t_projection WHERE order_no = ?", e.AggregateID).Scan(&last).Error; err != nil {
+		return err
+	}
+	if last > e.AggregateVersion {
+		return consumer.Superseded
+	}
+	return overwrite(ctx, tx, e)
+}
+
+// overwrite is what project would be without the version: the last one to arrive stays.
+func overwrite(_ context.Context, tx *gorm.DB, e event.Event) error {
+	return tx.Exec(`INSERT INTO t_projection VALUES (?, ?) ON CONFLICT (order_no) DO UPDATE SET version = excluded.version`,
+		e.AggregateID, e.AggregateVersion).Error
 }

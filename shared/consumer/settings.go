@@ -1,0 +1,23 @@
+package consumer
+
+import (
+	"context"
+
+	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/kafka"
+	"example.com/paycast/shared/settings"
+)
+
+// settings reports what the group member and its retry lane run with. The consume log is never cut: a copy is known for
+// ever.
+func (c *consumer) settings(_ context.Context, to *settings.Report) error {
+	group := kafka.GroupSettings(c.Group, c.Session, event.Topic, event.RedeliveryTopic(c.Group))
+	group.Deadline = settings.Duration(c.HandlerTimeout)
+	to.Groups = append(to.Groups, group)
+	rule := c.rule()
+	to.Leases = append(to.Leases, settings.Lease{
+		Of: "retry lane", Lease: settings.Duration(rule.Lease), Deadline: settings.Duration(rule.Deadline), Margin: settings.Duration(rule.Margin),
+	})
+	to.Windows = append(to.Windows, settings.Window{Of: "consume log"})
+	return nil
+}
