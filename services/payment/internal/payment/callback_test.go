@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -66,6 +67,22 @@ func TestOtherBodyUnderAKnownWebhookIDIsAConflict(t *testing.T) {
 		require.Equal(t, http.StatusConflict, s.callback("w", encode(t, body)).status)
 	}
 	require.Equal(t, after, s.tables(), "a refused callback leaves no step, no incident, no receipt")
+}
+
+// TestRepetitionIsAnsweredFromItsReceiptWhateverHasChanged: judged again today, the callback would pay.
+func TestRepetitionIsAnsweredFromItsReceiptWhateverHasChanged(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	no := s.newOrder()
+	body := encode(t, notice("payment.succeeded", no, "trade-1", func(data map[string]any) { data["merchant_id"] = "merchant-2" }))
+	require.Equal(t, success, s.callback("w", body).body)
+	after := s.tables()
+	moved := *s
+	moved.env = maps.Clone(s.env)
+	moved.env["MERCHANT_ID"] = "merchant-2"
+	moved.url, _ = moved.start(payment.API)
+	require.Equal(t, success, moved.callback("w", body).body)
+	require.Equal(t, after, s.tables())
 }
 
 func TestSignatureIsCheckedOverTheRawBytes(t *testing.T) {
@@ -203,7 +220,7 @@ func TestBodiesThatAreNotTakenLeaveNothing(t *testing.T) {
 		require.Equal(t, "application/problem+json", a.header.Get("Content-Type"), name)
 		require.NotContains(t, string(a.body), "trade-1", name)
 	}
-	chunked, err := http.NewRequest("POST", s.url+"/callbacks/payment", io.MultiReader(bytes.NewReader(large)))
+	chunked, err := http.NewRequest(http.MethodPost, s.url+"/callbacks/payment", io.MultiReader(bytes.NewReader(large)))
 	require.NoError(t, err)
 	require.EqualValues(t, 0, chunked.ContentLength, "without a length it is sent in chunks")
 	chunked.Header = s.signed("w", large)

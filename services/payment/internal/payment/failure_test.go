@@ -282,7 +282,7 @@ func (s *stack) dial(h http.Header, body []byte) net.Conn {
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 	require.NoError(s.t, err)
 	var request bytes.Buffer
-	req, err := http.NewRequest("POST", s.url+"/callbacks/payment", bytes.NewReader(body))
+	req, err := http.NewRequest(http.MethodPost, s.url+"/callbacks/payment", bytes.NewReader(body))
 	require.NoError(s.t, err)
 	req.Header = h
 	require.NoError(s.t, req.Write(&request))

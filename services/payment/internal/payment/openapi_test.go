@@ -62,7 +62,7 @@ func asDescribed(req *http.Request, a answer) error {
 
 func TestAnswerThatIsNotDescribedIsNoticed(t *testing.T) {
 	t.Parallel()
-	req, err := http.NewRequest("GET", "http://127.0.0.1/orders/x", nil)
+	req, err := http.NewRequest(http.MethodGet, "http://127.0.0.1/orders/x", nil)
 	require.NoError(t, err)
 	json := http.Header{"Content-Type": {"application/json"}}
 	for _, a := range []answer{

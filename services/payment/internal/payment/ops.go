@@ -84,8 +84,9 @@ func (s *server) facts(r *http.Request) (any, error) {
 			page.Next = numbers[limit-1]
 		}
 		sent, err := outbox.Facts(r.Context(), tx, event.AggregateOrder, numbers)
-		for i, o := range page.Orders {
-			page.Orders[i].Events = append(o.Events, sent[o.OrderNo]...)
+		for i := range page.Orders {
+			o := &page.Orders[i]
+			o.Events = append(o.Events, sent[o.OrderNo]...)
 		}
 		return err
 	})

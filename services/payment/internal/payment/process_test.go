@@ -224,12 +224,14 @@ func TestMetricsAreWellFormedAndStartAtZero(t *testing.T) {
 	for range 3 {
 		s.callback("w", body)
 	}
-	s.callback("v", encode(t, notice("payment.succeeded", no, "trade-2")))
+	for _, id := range []string{"v-1", "v-2"} { // the second time it is the same incident
+		s.callback(id, encode(t, notice("payment.succeeded", no, "trade-2")))
+	}
 	send(t, "POST", s.url+"/callbacks/payment", http.Header{"Content-Type": {"application/json"}}, body)
 	s.cancel(no)
 	text = s.metrics()
 	for _, line := range []string{
-		`payment_callbacks_total{verdict="paid"} 1`, `payment_callbacks_total{verdict="repeated"} 2`, `payment_callbacks_total{verdict="incident"} 1`,
+		`payment_callbacks_total{verdict="paid"} 1`, `payment_callbacks_total{verdict="repeated"} 2`, `payment_callbacks_total{verdict="incident"} 2`,
 		`payment_callbacks_total{verdict="refused_headers"} 1`, `payment_incidents_total{kind="second_payment"} 1`, `payment_incidents_total{kind="refund_due"} 1`,
 	} {
 		require.Contains(t, text, line+"\n")

@@ -1,6 +1,8 @@
 package payment_test
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -162,6 +164,36 @@ func TestCancelRacingWithSuccessEndsLegal(t *testing.T) {
 	}
 	t.Logf("who was first: %v", seen)
 	require.Len(t, seen, 2, "both must have won sometimes, or nothing raced")
+}
+
+// TestOrderIsShownAsItWasAtOneMoment: it is paid while its parts are being read.
+func TestOrderIsShownAsItWasAtOneMoment(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	no := s.newOrder()
+	payer, err := s.db.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = payer.Rollback(context.Background()) }()
+	exec := func(sql string, args ...any) {
+		_, err := payer.Exec(t.Context(), sql, args...)
+		require.NoError(t, err)
+	}
+	exec("lock table t_payment in access exclusive mode")
+	shown := make(chan order, 1)
+	go func() {
+		a, _ := trySend("GET", s.url+"/orders/"+no, nil, nil)
+		var o order
+		_ = json.Unmarshal(a.body, &o)
+		shown <- o
+	}()
+	s.waiting(1) // the order is read, its payment not yet
+	exec("update t_order set status = 'PAID', version = 2, paid_at = now() where order_no = $1", no)
+	exec("insert into t_payment (trade_no, order_no, amount, currency, paid_at) values ('t', $1, 1999, 'EUR', now())", no)
+	require.NoError(t, payer.Commit(t.Context()))
+	o := <-shown
+	require.Equal(t, "CREATED", o.Status)
+	require.Nil(t, o.Payment)
+	require.NotNil(t, s.get(no).Payment)
 }
 
 // TestSmallPoolAnswersABurst: each callback needs one connection at a time, so three connections are enough for all.
