@@ -10,7 +10,7 @@ PARTS ?= embedded
 LOCAL_FLAGS := --kafka $(PARTS) --search $(PARTS) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo local build test verify lint tidy-check alone flow clean go cc
+.PHONY: help demo local up down test-compose build test verify lint tidy-check alone flow clean go cc
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,6 +20,17 @@ demo: build ## the whole story on this machine, checked; ends with "agree" (PART
 
 local: build ## the whole system, until Ctrl-C; prints addresses and lines to try (PARTS=real as above)
 	@exec bin/paycast-local up $(LOCAL_FLAGS)
+
+up: ## the whole system under Docker Compose; waits until all is ready and prints the addresses
+	@cd deploy/compose && docker compose up -d --wait && docker compose ps --format 'table {{.Service}}\t{{.Status}}\t{{.Ports}}' && \
+	  printf '\n%s\n%s\n' "The story:     docker compose -f deploy/compose/compose.yaml logs demo" \
+	    "The ops token: docker compose -f deploy/compose/compose.yaml cp relay:/run/secrets/ops_token - | tar xO"
+
+down: ## stop what `make up` has started; its data stays (docker compose down -v in deploy/compose removes it)
+	@cd deploy/compose && docker compose down
+
+test-compose: ## the Compose project once through, with processes killed under load (Linux, root or rights to kill)
+	deploy/compose/e2e/run
 
 build: go ## all programs, into bin/
 	@go build -o bin/ $(PROGRAMS)
