@@ -55,6 +55,8 @@ func stoppable(stop context.Context, h http.Handler) http.Handler {
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
 		defer context.AfterFunc(stop, cancel)()
-		h.ServeHTTP(w, r.WithContext(ctx))
+		inner := r.WithContext(ctx)
+		h.ServeHTTP(w, inner)
+		r.Pattern = inner.Pattern // names the request's span
 	})
 }

@@ -12,13 +12,13 @@ import (
 
 // claimed is one command in our hands.
 type claimed struct {
-	CommandID string
-	EventID   string
-	OrderNo   string
-	Text      string
+	CommandID   string
+	EventID     string
+	OrderNo     string
+	Text        string
 	TraceParent string // of the event's handling; may be empty
-	Was       Status // before the claim: UNKNOWN has to be asked about first
-	hold      lease.Hold
+	Was         Status // before the claim: UNKNOWN has to be asked about first
+	hold        lease.Hold
 }
 
 // claimDue takes the command that has been due for longest and that nobody else is taking. The attempt is counted before

@@ -94,7 +94,7 @@ func TestTokenThatWasKeptTooLongIsGivenUp(t *testing.T) {
 		_, _ = w.Write([]byte(`{"message_id": "m"}`))
 	}))
 	defer server.Close()
-	p := newProvider(server.URL, time.Second, 1)
+	p := newProvider(server.URL, time.Second, 1, nil)
 	defer p.close()
 	used := 0
 	send := func(age time.Duration) verdict {

@@ -13,6 +13,7 @@ import (
 
 	"example.com/paycast/shared/ops"
 	"example.com/paycast/shared/postgres"
+	"example.com/paycast/shared/telemetry/echoroute"
 	"example.com/paycast/shared/webhook"
 )
 
@@ -30,6 +31,7 @@ type server struct {
 // routes is the public API; openapi.yaml describes it and a test holds the two together.
 func (s *server) routes() http.Handler {
 	e := echo.New()
+	e.Use(echoroute.Name)
 	e.HTTPErrorHandler = s.answerError
 	e.POST("/orders", s.postOrder)
 	e.GET("/orders/:no", s.showOrder)

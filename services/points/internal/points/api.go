@@ -16,6 +16,7 @@ import (
 	"gorm.io/gorm"
 
 	"example.com/paycast/shared/ops"
+	"example.com/paycast/shared/telemetry/echoroute"
 )
 
 const (
@@ -47,6 +48,7 @@ type api struct {
 func routes(db *gorm.DB, log *slog.Logger) http.Handler {
 	a := api{db, log}
 	e := echo.New()
+	e.Use(echoroute.Name)
 	e.HTTPErrorHandler = a.answerError
 	e.GET("/accounts/:user_id", a.getAccount)
 	return e

@@ -19,6 +19,7 @@ import (
 	"example.com/paycast/shared/elastic"
 	"example.com/paycast/shared/event"
 	"example.com/paycast/shared/ops"
+	"example.com/paycast/shared/telemetry/echoroute"
 )
 
 const (
@@ -42,6 +43,7 @@ type api struct {
 func routes(index *elastic.Index, log *slog.Logger) http.Handler {
 	a := api{index, log}
 	e := echo.New()
+	e.Use(echoroute.Name)
 	e.HTTPErrorHandler = a.answerError
 	e.GET("/orders", a.getOrders)
 	return e
