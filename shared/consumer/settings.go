@@ -14,10 +14,7 @@ func (c *consumer) settings(_ context.Context, to *settings.Report) error {
 	group := kafka.GroupSettings(c.Group, c.Session, event.Topic, event.RedeliveryTopic(c.Group))
 	group.Deadline = settings.Duration(c.HandlerTimeout)
 	to.Groups = append(to.Groups, group)
-	rule := c.rule()
-	to.Leases = append(to.Leases, settings.Lease{
-		Of: "retry lane", Lease: settings.Duration(rule.Lease), Deadline: settings.Duration(rule.Deadline), Margin: settings.Duration(rule.Margin),
-	})
+	to.Leases = append(to.Leases, settings.LeaseOf("retry lane", c.rule()))
 	to.Windows = append(to.Windows, settings.Window{Of: "consume log"})
 	return nil
 }

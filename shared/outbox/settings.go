@@ -15,8 +15,6 @@ func (r *Relay) Settings(ctx context.Context, to *settings.Report) error {
 	defer func() { _ = pool.Close() }() // the pool beneath stays open
 	seen, err := postgres.Seen(ctx, pool)
 	to.Databases = append(to.Databases, seen)
-	to.Leases = append(to.Leases, settings.Lease{
-		Of: "outbox rows", Lease: settings.Duration(r.c.Lease), Deadline: settings.Duration(r.c.Deadline), Margin: settings.Duration(r.c.Margin),
-	})
+	to.Leases = append(to.Leases, settings.LeaseOf("outbox rows", r.c.rule()))
 	return err
 }

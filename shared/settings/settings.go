@@ -9,7 +9,11 @@
 // The package does not own the rules over a report. What one process can see alone, its mechanisms refuse at the start.
 package settings
 
-import "time"
+import (
+	"time"
+
+	"example.com/paycast/shared/lease"
+)
 
 // Report is the answer of one process. Each mechanism in it appends what it runs with.
 type Report struct {
@@ -22,12 +26,22 @@ type Report struct {
 	Databases []Database `json:"databases,omitempty"`
 }
 
-// Lease is what holds a claim; see lease.Rule.
+// Lease is what holds a claim.
 type Lease struct {
 	Of       string   `json:"of"` // what is claimed
 	Lease    Duration `json:"lease"`
 	Deadline Duration `json:"deadline"`
 	Margin   Duration `json:"margin"`
+}
+
+// LeaseOf reports a rule.
+func LeaseOf(what string, r lease.Rule) Lease {
+	return Lease{what, Duration(r.Lease), Duration(r.Deadline), Duration(r.Margin)}
+}
+
+// Rule is the way back.
+func (l Lease) Rule() lease.Rule {
+	return lease.Rule{Lease: time.Duration(l.Lease), Deadline: time.Duration(l.Deadline), Margin: time.Duration(l.Margin)}
 }
 
 // Producer is a client that publishes.

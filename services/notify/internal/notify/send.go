@@ -12,6 +12,7 @@ import (
 	"example.com/paycast/shared/lease"
 	"example.com/paycast/shared/postgres"
 	"example.com/paycast/shared/service"
+	"example.com/paycast/shared/settings"
 )
 
 type sendConfig struct {
@@ -32,6 +33,11 @@ type sendConfig struct {
 func (c *sendConfig) rule() lease.Rule {
 	// After the request there may be a question about its outcome, and there is the settle.
 	return lease.Rule{Lease: c.Lease, Deadline: c.Timeout, Margin: min(c.Timeout, lookUp) + settleTimeout}
+}
+
+func (c *sendConfig) settings(_ context.Context, to *settings.Report) error {
+	to.Leases = append(to.Leases, settings.LeaseOf("notification commands", c.rule()))
+	return nil
 }
 
 // Validate names everything that is wrong.
@@ -77,6 +83,8 @@ func Send(ctx context.Context, env service.Env) error {
 	}
 	p.Close(func() { postgres.Close(db) })
 	p.Ready("postgres", postgres.Ping(db))
+	p.Settings(postgres.Settings(db))
+	p.Settings(cfg.settings)
 	sms := newProvider(cfg.SMSURL, cfg.Timeout, cfg.Workers, p.Tracer)
 	p.Close(sms.close)
 	host, _ := os.Hostname() // only a label; without it the process id must do

@@ -3,6 +3,7 @@ package notify
 import (
 	"context"
 
+	"example.com/paycast/shared/audit"
 	"example.com/paycast/shared/consumer"
 	"example.com/paycast/shared/inbox"
 	"example.com/paycast/shared/postgres"
@@ -13,7 +14,7 @@ import (
 const Group = "notify"
 
 // Migrations are this service's tables and those of the consume log in its database.
-var Migrations = []postgres.Set{inbox.Migrations, {Name: "notify", FS: migrations()}}
+var Migrations = []postgres.Set{inbox.Migrations, audit.Migrations, {Name: "notify", FS: migrations()}}
 
 // Migrate is the subcommand `notify migrate`.
 func Migrate(ctx context.Context, env service.Env) error {

@@ -50,6 +50,8 @@ func Relay(ctx context.Context, env service.Env) error {
 		return &service.ConfigError{Err: err}
 	}
 	p.Ready("outbox", relay.Ready)
+	p.Settings(publisher.Settings)
+	p.Settings(relay.Settings)
 	p.Go("relay", relay.Run)
 	return p.Wait()
 }

@@ -66,6 +66,7 @@ func API(ctx context.Context, env service.Env) error {
 	}
 	p.Close(func() { postgres.Close(db) })
 	p.Ready("postgres", postgres.Ping(db))
+	p.Settings(postgres.Settings(db))
 	waker := outbox.NewWaker(cfg.DatabaseURL, p.Log)
 	p.Go("waker", waker.Run)
 	s := &server{

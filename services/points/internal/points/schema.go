@@ -5,6 +5,7 @@ import (
 	"embed"
 	"io/fs"
 
+	"example.com/paycast/shared/audit"
 	"example.com/paycast/shared/inbox"
 	"example.com/paycast/shared/postgres"
 	"example.com/paycast/shared/service"
@@ -14,7 +15,7 @@ import (
 var files embed.FS
 
 // Migrations are the consume log and this service's own tables, in one database, so that one transaction holds both.
-var Migrations = []postgres.Set{inbox.Migrations, {Name: "points", FS: migrations()}}
+var Migrations = []postgres.Set{inbox.Migrations, audit.Migrations, {Name: "points", FS: migrations()}}
 
 func migrations() fs.FS {
 	dir, err := fs.Sub(files, "migrations")

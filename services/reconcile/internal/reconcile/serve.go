@@ -72,6 +72,7 @@ func Serve(ctx context.Context, env service.Env) error {
 	}
 	p.Close(func() { postgres.Close(db) })
 	p.Ready("database", postgres.Ping(db))
+	p.Settings(postgres.Settings(db))
 	store := Store{db}
 	if err := store.Clean(ctx); err != nil {
 		return fmt.Errorf("looking for runs of dead processes: %w", err)

@@ -11,6 +11,7 @@ import (
 
 	"gorm.io/gorm"
 
+	"example.com/paycast/shared/audit"
 	"example.com/paycast/shared/elastic"
 	"example.com/paycast/shared/inbox"
 	"example.com/paycast/shared/postgres"
@@ -22,7 +23,7 @@ import (
 var files embed.FS
 
 // Migrations are the consume log and this service's own table.
-var Migrations = []postgres.Set{inbox.Migrations, {Name: "search", FS: migrations()}}
+var Migrations = []postgres.Set{inbox.Migrations, audit.Migrations, {Name: "search", FS: migrations()}}
 
 func migrations() fs.FS {
 	dir, err := fs.Sub(files, "migrations")
