@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/goleak"
 )
 
@@ -158,6 +159,30 @@ func TestARequestThatRunsAtTheSignalIsFinished(t *testing.T) {
 	require.NoError(t, <-waited)
 	require.True(t, closed)
 	require.Error(t, health(), "the ops listener must be gone")
+	http.DefaultClient.CloseIdleConnections()
+}
+
+func TestWithoutAnEndpointARequestIsNotTracedWhateverItsCallerSends(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancel(t.Context())
+	p, err := start(ctx, "x", Base{OpsAddr: "127.0.0.1:0", LogLevel: "info"}, io.Discard)
+	require.NoError(t, err)
+	addr, spans := freeAddr(t), make(chan trace.Span, 1)
+	require.NoError(t, p.Serve("api", addr, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, span := p.Tracer.Tracer("x").Start(r.Context(), "work")
+		spans <- span
+	})))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr, nil)
+	require.NoError(t, err)
+	req.Header.Set("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	span := <-spans
+	require.False(t, span.IsRecording())
+	require.False(t, span.SpanContext().IsValid())
+	stop()
+	require.NoError(t, p.Wait())
 	http.DefaultClient.CloseIdleConnections()
 }
 

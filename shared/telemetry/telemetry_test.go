@@ -2,10 +2,7 @@ package telemetry_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -41,30 +38,6 @@ func TestATraceParentComesBackAsItWasStored(t *testing.T) {
 	require.Equal(t, parent, telemetry.TraceParent(telemetry.WithTraceParent(t.Context(), parent)))
 	require.Empty(t, telemetry.TraceParent(t.Context()))
 	require.Empty(t, telemetry.TraceParent(telemetry.WithTraceParent(t.Context(), "nonsense")))
-}
-
-func TestTracingIsOffWithoutAnEndpointAndSendsWithOne(t *testing.T) {
-	t.Parallel()
-	off, flush, err := telemetry.Tracer(t.Context(), "points", "")
-	require.NoError(t, err)
-	_, span := off.Tracer("x").Start(t.Context(), "y")
-	require.False(t, span.IsRecording())
-	require.NoError(t, flush(t.Context()))
-
-	paths := make(chan string, 1)
-	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		select {
-		case paths <- r.URL.Path:
-		default:
-		}
-	}))
-	defer collector.Close()
-	on, flush, err := telemetry.Tracer(t.Context(), "points", collector.URL+"/")
-	require.NoError(t, err)
-	_, span = on.Tracer("x").Start(context.Background(), "y")
-	span.End()
-	require.NoError(t, flush(t.Context()))
-	require.Equal(t, "/v1/traces", <-paths)
 }
 
 func TestTheRegistryTellsAboutTheProcess(t *testing.T) {
