@@ -76,11 +76,17 @@ func (o *output) String() string {
 // up starts a system on dir and returns when its env file is there.
 func up(t *testing.T, dir string, flags ...string) *system {
 	t.Helper()
+	return upWith(t, nil, dir, flags...)
+}
+
+// upWith adds NAME=value pairs to the environment of all programs.
+func upWith(t *testing.T, env []string, dir string, flags ...string) *system {
+	t.Helper()
 	s := &system{t: t, dir: dir, done: make(chan struct{})}
 	file := filepath.Join(dir, "vars")
 	s.cmd = exec.Command(binary(t, "paycast-local"), append(append([]string{"up", "--dir", dir, "--env", file}, parts...), flags...)...)
 	_ = os.Remove(file) // of a system that was killed
-	s.cmd.Env = append(os.Environ(), quick...)
+	s.cmd.Env = append(append(os.Environ(), quick...), env...)
 	s.cmd.Stdout, s.cmd.Stderr = &s.out, &s.out
 	require.NoError(t, s.cmd.Start())
 	go func() {

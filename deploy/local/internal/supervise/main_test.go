@@ -1,0 +1,9 @@
+package supervise
+
+import (
+	"testing"
+
+	"example.com/paycast/shared/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
