@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -19,7 +20,7 @@ import (
 
 func TestAHandlerThatFailsTwiceIsRunThreeTimesAndSeesItsAttempts(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, 1)
 	var attempts []consumer.Delivery // one message, so one at a time
 	w.run(consumer.InTransaction(func(ctx context.Context, tx *gorm.DB, e event.Event) error {
 		d := consumer.DeliveryOf(ctx)
@@ -42,7 +43,7 @@ func TestAHandlerThatFailsTwiceIsRunThreeTimesAndSeesItsAttempts(t *testing.T) {
 
 func TestARefusedMessageIsRecordedAndNotTriedAgain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, 1)
 	var runs atomic.Int64
 	w.run(consumer.InTransaction(func(context.Context, *gorm.DB, event.Event) error {
 		runs.Add(1)
@@ -56,7 +57,7 @@ func TestARefusedMessageIsRecordedAndNotTriedAgain(t *testing.T) {
 
 func TestAMessageThatWaitsTooLongIsADeadLetter(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, 1)
 	w.run(consumer.InTransaction(func(context.Context, *gorm.DB, event.Event) error {
 		return consumer.Waiting(errors.New("for what never comes"))
 	}), func(c *consumer.Config) { c.MaxWait = 300 * time.Millisecond })
@@ -67,7 +68,7 @@ func TestAMessageThatWaitsTooLongIsADeadLetter(t *testing.T) {
 
 func TestAHandlerThatHangsHasFailedAndHoldsNobody(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, 1)
 	w.run(consumer.InTransaction(func(ctx context.Context, tx *gorm.DB, e event.Event) error {
 		if e.AggregateID == "hangs" {
 			<-ctx.Done()
@@ -88,7 +89,7 @@ func TestADeadlockRunsTheWholeHandlerAgainAndCountsNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newWorld(t, 1)
 			require.NoError(t, w.db.Exec(`CREATE SEQUENCE s; CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 				IF nextval('s') < 3 THEN RAISE EXCEPTION 'again' USING ERRCODE = TG_ARGV[0]; END IF; RETURN NEW; END $$; `+trigger).Error)
 			var runs atomic.Int64
@@ -107,7 +108,7 @@ func TestADeadlockRunsTheWholeHandlerAgainAndCountsNothing(t *testing.T) {
 
 func TestACommitWhoseAnswerIsLostIsSettledByLooking(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, 1)
 	// COMMIT stands at a gate until the way back of its answer is cut.
 	require.NoError(t, w.db.Exec(`CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		PERFORM pg_advisory_xact_lock_shared(4711); RETURN NEW; END $$;
@@ -150,7 +151,7 @@ func TestACommitWhoseAnswerIsLostIsSettledByLooking(t *testing.T) {
 
 func TestManyFailuresInARowPauseThePartitionInsteadOfFillingTheLane(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, 1)
 	var mended atomic.Bool
 	w.run(consumer.InTransaction(func(_ context.Context, tx *gorm.DB, e event.Event) error {
 		if !mended.Load() {
@@ -178,7 +179,7 @@ func TestManyFailuresInARowPauseThePartitionInsteadOfFillingTheLane(t *testing.T
 
 func TestWhatAHandlerCallsDownPausesAndCountsNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, 1)
 	var up atomic.Bool
 	var tries atomic.Int64
 	w.run(consumer.Outside(func(context.Context, event.Event) error {
@@ -198,16 +199,22 @@ func TestWhatAHandlerCallsDownPausesAndCountsNothing(t *testing.T) {
 	require.Zero(t, w.count("SELECT count(*) FROM t_message_consume WHERE retry_count > 0"))
 }
 
-func TestAPausedMemberDoesNotKeepItsPartitionFromAnother(t *testing.T) {
+func TestAPausedMemberLetsGoOfItsPartitionsWhenAnotherJoins(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, 4)
 	var tries atomic.Int64
-	w.run(consumer.Outside(func(context.Context, event.Event) error {
+	paused := w.run(consumer.Outside(func(context.Context, event.Event) error {
 		tries.Add(1)
 		return consumer.Down(errors.New("cut off from the index"))
-	}), nil)
-	w.send(paid("o-1"), paid("o-2"))
-	w.eventually("the first member is paused", func() bool { return tries.Load() > 2 })
-	w.run(consumer.Outside(func(context.Context, event.Event) error { return nil }), nil)
-	w.eventually("the other one has done the work", func() bool { return w.rows("SUCCESS") == 2 })
+	}), func(c *consumer.Config) { c.Session = 3 * time.Second }) // and 6 s until the group gives up on one
+	for i := range 12 {
+		w.send(paid(fmt.Sprint("order-", i)))
+	}
+	w.eventually("the first member is paused", func() bool { return tries.Load() > 8 })
+	w.run(consumer.Outside(func(context.Context, event.Event) error { return nil }),
+		func(c *consumer.Config) { c.Session = 3 * time.Second })
+	w.eventually("the other one works on its share", func() bool { return w.rows("SUCCESS") > 0 })
+	require.Less(t, w.rows("SUCCESS"), int64(12), "the first one still has the rest")
+	require.NoError(t, paused.Stop())
+	w.eventually("and then on everything", func() bool { return w.rows("SUCCESS") == 12 })
 }

@@ -19,7 +19,7 @@ import (
 
 func TestAnOperatorReleasesADeadLetterAndWhatItHeldFollows(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, 1)
 	var mended atomic.Bool
 	w.run(consumer.InTransaction(func(_ context.Context, tx *gorm.DB, e event.Event) error {
 		if !mended.Load() && e.Type == event.PaymentSucceeded {
@@ -84,7 +84,7 @@ func TestAnOperatorReleasesADeadLetterAndWhatItHeldFollows(t *testing.T) {
 
 func TestOperationsAreClosedWithoutTheToken(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, 1)
 	w.run(consumer.InTransaction(func(context.Context, *gorm.DB, event.Event) error { return nil }), nil)
 	w.eventually("it is up", func() bool { status, _ := w.ops(http.MethodGet, "/healthz", ""); return status == http.StatusOK })
 	for _, path := range []string{"/ops/facts", "/ops/consume-log", "/ops/dead-letters", "/ops/dead-letters/1"} {
@@ -99,7 +99,7 @@ func TestOperationsAreClosedWithoutTheToken(t *testing.T) {
 
 func TestTheConsumeLogIsListedInPages(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, 1)
 	w.run(consumer.InTransaction(func(_ context.Context, _ *gorm.DB, e event.Event) error {
 		if e.AggregateID == "a" {
 			return consumer.Ignored

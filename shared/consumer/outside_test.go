@@ -44,7 +44,7 @@ func (x *index) state(order string) (version int64, writes int) {
 
 func TestAnOlderVersionIsSuperseded(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, 1)
 	var x index
 	w.run(consumer.Outside(x.write), nil)
 	w.send(consumertest.Canceled("o-1", "ann"), paid("o-1"))
@@ -56,7 +56,7 @@ func TestAnOlderVersionIsSuperseded(t *testing.T) {
 
 func TestWhatWasWrittenOutsideIsWrittenAgainWhenItsLogFails(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, 1)
 	var x index
 	var recorded atomic.Int64
 	w.run(consumer.Outside(x.write).Then(func(_ context.Context, tx *gorm.DB, e event.Event) error {
@@ -74,7 +74,7 @@ func TestWhatWasWrittenOutsideIsWrittenAgainWhenItsLogFails(t *testing.T) {
 
 func TestNeitherAConflictNorAHeldVersionIsSeenOutside(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, 1)
 	var x index
 	w.run(consumer.Outside(func(ctx context.Context, e event.Event) error {
 		if e.AggregateID == "bad" && e.AggregateVersion == 2 {
@@ -94,7 +94,7 @@ func TestNeitherAConflictNorAHeldVersionIsSeenOutside(t *testing.T) {
 
 func TestADeadEventOfASkippedTypeHoldsNobody(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, 1)
 	var x index
 	w.run(consumer.Outside(func(ctx context.Context, e event.Event) error {
 		if e.Type == event.PaymentSucceeded {

@@ -39,7 +39,7 @@ func (c *consumer) consume(ctx context.Context) error {
 	for _, topic := range []string{event.Topic, event.RedeliveryTopic(c.Group)} {
 		topics.Go(func() {
 			for m := range c.subscribe(ctx, work, subscriber, topic) {
-				running.Go(func() { c.receive(ctx, work, m) })
+				running.Go(func() { c.receive(ctx, work, subscriber, m) })
 			}
 		})
 	}
@@ -85,18 +85,18 @@ func (c *consumer) subscribe(ctx, work context.Context, s message.Subscriber, to
 // message again, without a pause. When the process is told to stop it leaves the message unacked; it comes again.
 //
 // FLOW 5/9
-func (c *consumer) receive(stop, work context.Context, m *message.Message) {
+func (c *consumer) receive(stop, work context.Context, from *kafka.Subscriber, m *message.Message) {
 	r, err := kafka.Record(m)
 	if err != nil { // made by another subscriber than ours: a fault of this program
 		c.log.Error("receiving", "group", c.Group, "error", err)
 		return
 	}
-	partition := fmt.Sprintf("%s/%d", r.Topic, r.Partition)
+	partition, lost := fmt.Sprintf("%s/%d", r.Topic, r.Partition), from.Lost(r.Topic, r.Partition)
+	defer c.pauses.clear(partition)
 	for failed := 1; ; failed++ {
 		err := c.deliver(work, r)
 		if err == nil {
 			m.Ack()
-			c.pauses.clear(partition)
 			return
 		}
 		if stop.Err() != nil {
@@ -105,8 +105,13 @@ func (c *consumer) receive(stop, work context.Context, m *message.Message) {
 		c.log.Warn("partition paused", "group", c.Group, "topic", r.Topic, "partition", r.Partition, "offset", r.Offset,
 			"error", scrub(err), "tries", failed)
 		c.pauses.set(partition, err)
-		if !sleep(stop, min(c.backoff(failed), maxPause)) {
+		select {
+		case <-stop.Done():
 			return
+		case <-lost: // the group waits for us to let go; this ack marks nothing, and the next owner gets the message
+			m.Ack()
+			return
+		case <-time.After(min(c.backoff(failed), maxPause)):
 		}
 	}
 }

@@ -32,7 +32,8 @@ const (
 	within = 30 * time.Second
 )
 
-// world is a broker with one partition, a database, and a way to run consumers on them.
+// world is a broker, a database, and a way to run consumers on them. With one partition every message is behind every
+// other.
 type world struct {
 	t       testing.TB
 	broker  *testkit.Broker
@@ -41,8 +42,9 @@ type world struct {
 	opsAddr string
 }
 
-func newWorld(t testing.TB) *world {
-	w := &world{t: t, broker: testkit.Kafka(t, event.Topic+":1", event.RedeliveryTopic(group)+":1"), url: testkit.Postgres(t, inbox.Migrations, audit.Migrations)}
+func newWorld(t testing.TB, partitions int) *world {
+	w := &world{t: t, url: testkit.Postgres(t, inbox.Migrations, audit.Migrations)}
+	w.broker = testkit.Kafka(t, fmt.Sprintf("%s:%d", event.Topic, partitions), fmt.Sprintf("%s:%d", event.RedeliveryTopic(group), partitions))
 	var err error
 	w.db, err = postgres.Open(t.Context(), w.url, "test")
 	require.NoError(t, err)

@@ -22,7 +22,7 @@ type SubscriberConfig struct {
 // NewSubscriber reads as a member of a group. An offset is committed only after the message's ack, within a second.
 // Each message is given by Record, whatever its bytes are: there is no record that this subscriber cannot deliver.
 // A message that is nacked comes again after 100 ms and blocks its partition meanwhile.
-func NewSubscriber(c SubscriberConfig) (message.Subscriber, error) {
+func NewSubscriber(c SubscriberConfig) (*Subscriber, error) {
 	switch {
 	case len(BrokerList(c.Brokers)) == 0:
 		return nil, errors.New("no kafka brokers given")
@@ -35,12 +35,18 @@ func NewSubscriber(c SubscriberConfig) (message.Subscriber, error) {
 	if c.Session == 0 {
 		c.Session = 10 * time.Second
 	}
-	return wkafka.NewSubscriber(wkafka.SubscriberConfig{
+	sessions := &sessions{}
+	inner, err := wkafka.NewSubscriber(wkafka.SubscriberConfig{
 		Brokers:               BrokerList(c.Brokers),
 		Unmarshaler:           unmarshaler{},
 		OverwriteSaramaConfig: subscriberConfig(c.ClientID, c.Session),
 		ConsumerGroup:         c.Group,
+		Tracer:                sessions,
 	}, Logger(c.Log))
+	if err != nil {
+		return nil, err
+	}
+	return &Subscriber{inner, sessions}, nil
 }
 
 // unmarshaler never fails. An error here would end the claim; the group would rejoin and read the same record again,
