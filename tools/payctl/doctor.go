@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"example.com/paycast/shared/kafka"
+	"example.com/paycast/tools/payctl/internal/doctor"
+	"example.com/paycast/tools/payctl/internal/fleet"
+)
+
+type doctorCommand struct {
+	Horizon   time.Duration `help:"How far back replays from Kafka may reach." default:"${horizon}"`
+	Tolerance time.Duration `help:"How far clocks may be apart." default:"1s"`
+}
+
+// Run asks everybody and shows each rule; bad ones last, with what they lead to.
+func (c doctorCommand) Run(a *app) error {
+	f := doctor.Facts{Horizon: c.Horizon, Tolerance: c.Tolerance, Processes: make([]doctor.Process, len(a.fleet.Processes))}
+	var wg sync.WaitGroup
+	for i, p := range a.fleet.Processes {
+		wg.Go(func() { f.Processes[i] = examine(a, a.fleet, p) })
+	}
+	wg.Wait()
+	if a.fleet.Brokers == "" {
+		f.TopicsErr = fmt.Errorf("KAFKA_BROKERS is not in %s", a.fleet.Source)
+	} else if used := doctor.Topics(f.Processes); len(used) > 0 {
+		ctx, cancel := context.WithTimeout(a, 15*time.Second)
+		defer cancel()
+		f.Topics, f.TopicsErr = kafka.DescribeTopics(ctx, a.fleet.Brokers, used...)
+	}
+	var good, bad []row
+	findings := doctor.Check(f)
+	for i, found := range findings {
+		r := row{"verdict": "ok", "rule": found.Rule, "of": found.Of, "arithmetic": found.Arithmetic}
+		if found.OK {
+			findings[i].Otherwise = ""
+			good = append(good, r)
+			continue
+		}
+		r["verdict"] = "BAD"
+		bad = append(bad, r)
+	}
+	if a.json {
+		if err := printJSON(a.out, findings); err != nil {
+			return err
+		}
+	} else if err := table(a.out, []string{"verdict", "rule", "of", "arithmetic"}, append(good, bad...)); err != nil {
+		return err
+	}
+	if len(bad) == 0 {
+		return nil
+	}
+	summary := fmt.Sprintf("%d of %d rules are broken", len(bad), len(findings))
+	for _, found := range findings {
+		if !found.OK {
+			summary += fmt.Sprintf("\n  %s, %s: %s", found.Rule, found.Of, found.Otherwise)
+		}
+	}
+	return nothing(summary)
+}
+
+func examine(ctx context.Context, fl fleet.Fleet, p fleet.Process) doctor.Process {
+	seen := doctor.Process{Name: p.Name}
+	notOK, err := readiness(ctx, p)
+	asked := time.Now()
+	if err == nil {
+		err = p.GetJSON(ctx, "/ops/settings", nil, &seen.Report)
+	}
+	if err != nil {
+		seen.Err = fl.Explain(p, err)
+		if len(notOK) > 0 {
+			seen.Err = errors.Join(seen.Err, fmt.Errorf("not ready: %v", notOK))
+		}
+		return seen
+	}
+	seen.NotOK, seen.RoundTrip = notOK, time.Since(asked)
+	seen.Ahead = seen.Report.Now.Sub(asked.Add(seen.RoundTrip / 2))
+	return seen
+}

@@ -1,0 +1,126 @@
+// Command payctl is the operator's command line: a client of every service's operations API and of nothing else. It has
+// no database access, so whatever it changes is changed by the service that owns it, by that service's rules and with a
+// row in that service's audit.
+//
+//	list.go    rows of all services in one table      show.go    one thing and what was done to it
+//	change.go  release, skip, discard: dry runs first  status.go  all processes in one table
+//	doctor.go  do the settings of all parts fit        print.go   tables and JSON
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"example.com/paycast/shared/kafka"
+	"example.com/paycast/shared/service"
+	"example.com/paycast/tools/payctl/internal/fleet"
+)
+
+// The exit codes.
+const (
+	exitOK      = 0
+	exitFailed  = 1 // somebody could not be asked, or said no
+	exitUsage   = 2
+	exitNothing = 3 // nothing matched, or doctor found something
+)
+
+type commands struct {
+	Env     string        `help:"Read addresses and token from this file; default: the environment, or .run/env." type:"path" placeholder:"FILE"`
+	JSON    bool          `help:"Print JSON."`
+	Timeout time.Duration `help:"Of each question to a process." default:"10s"`
+
+	Status       statusCommand       `cmd:"" help:"All processes in one table: ready, pending, dead, lag, letters, drift."`
+	Doctor       doctorCommand       `cmd:"" help:"Check that the settings of all parts fit together; shows each rule with its arithmetic."`
+	Destinations destinationsCommand `cmd:"" help:"Topics that the outbox sends to, and what is wrong with them."`
+
+	Outbox struct {
+		List    outboxList    `cmd:"" help:"Events that are not sent, oldest first; or all of one order."`
+		Show    outboxShow    `cmd:"" help:"One event and what was done to it."`
+		Release outboxRelease `cmd:"" help:"Send DEAD or RETRY events now: the fault is repaired."`
+		Skip    outboxSkip    `cmd:"" help:"Let the later events of a DEAD event's order pass it."`
+	} `cmd:"" help:"The outbox."`
+	Letters struct {
+		List    lettersList    `cmd:"" help:"Messages that only a person can bring further."`
+		Show    lettersShow    `cmd:"" help:"One letter and what was done to it; its contents only with --contents and a reason."`
+		Release lettersRelease `cmd:"" help:"Handle letters once more: the cause is repaired."`
+		Discard lettersDiscard `cmd:"" help:"Close letters for good; their events will not be applied."`
+		Skip    lettersSkip    `cmd:"" help:"Let later versions of the order pass; the letters stay open."`
+	} `cmd:"" help:"Dead letters."`
+	Log struct {
+		List logList `cmd:"" help:"What the consumer groups know of each event."`
+	} `cmd:"" help:"The consume logs."`
+	Incidents struct {
+		List incidentsList `cmd:"" help:"What was said or done about orders that a person must settle."`
+	} `cmd:"" help:"Incidents."`
+	Commands struct {
+		List commandsList `cmd:"" help:"Messages to people: which are sent, which wait, which failed."`
+	} `cmd:"" help:"Notification commands."`
+}
+
+// app is what a command works with.
+type app struct {
+	context.Context
+	fleet fleet.Fleet
+	json  bool
+	out   io.Writer
+}
+
+// nothing is the end of a command that matched nothing, or of a doctor that found something.
+type nothing string
+
+func (n nothing) Error() string { return string(n) }
+
+// usage is an error of the one who typed.
+type usage struct{ error }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], service.Environ(), os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+func run(ctx context.Context, args []string, env service.Env, out, complain io.Writer) int {
+	var c commands
+	helped := false
+	k, err := kong.New(&c, kong.Name("payctl"), kong.Description("Look at a running paycast and mend it, through each service's operations API."),
+		kong.Writers(out, complain), kong.Exit(func(int) { helped = true }),
+		kong.Vars{"horizon": kafka.Retention.String()}, kong.ConfigureHelp(kong.HelpOptions{Compact: true}))
+	if err != nil {
+		panic(err) // the grammar above is wrong
+	}
+	parsed, err := k.Parse(args)
+	if helped {
+		return exitOK
+	}
+	if err != nil {
+		fmt.Fprintf(complain, "payctl: %v; see payctl --help\n", err)
+		return exitUsage
+	}
+	a := &app{Context: ctx, json: c.JSON, out: out}
+	if a.fleet, err = fleet.Find(env, c.Env, c.Timeout); err != nil {
+		fmt.Fprintf(complain, "payctl: %v\n", err)
+		return exitUsage
+	}
+	err = parsed.Run(a)
+	if err != nil {
+		fmt.Fprintf(complain, "payctl: %v\n", err)
+	}
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, new(usage)):
+		return exitUsage
+	case errors.As(err, new(nothing)):
+		return exitNothing
+	}
+	return exitFailed
+}
