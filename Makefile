@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 MODULES := $(shell sed -nE 's#^(use)?[[:space:]]+\./##p' go.work)
-PROGRAMS := $(patsubst %,./%/...,$(filter services/% deploy/%,$(MODULES)))
+PROGRAMS := $(patsubst %,./%/...,$(filter services/% deploy/% tools/%,$(MODULES)))
 LINTER := bin/golangci-lint
 
 # PARTS=real runs Apache Kafka and Elasticsearch themselves, which needs Java 17 and Maven; ARGS go to paycast-local.
