@@ -20,12 +20,11 @@ type metrics struct {
 	oldest     prometheus.Gauge
 	letters    prometheus.Gauge
 	lane       *prometheus.GaugeVec
-	paused     prometheus.Gauge
 	expired    prometheus.Counter
 	fenced     prometheus.Counter
 }
 
-func newMetrics(reg prometheus.Registerer, group string) *metrics {
+func newMetrics(reg prometheus.Registerer, group string, paused func() float64) *metrics {
 	labels := prometheus.Labels{"group": group}
 	m := &metrics{
 		group: group,
@@ -41,8 +40,6 @@ func newMetrics(reg prometheus.Registerer, group string) *metrics {
 			Help: "Dead letters that nobody has decided about."}),
 		lane: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "consumer_unfinished_messages", ConstLabels: labels,
 			Help: "Rows of the consume log that are not finished."}, []string{"status"}),
-		paused: prometheus.NewGauge(prometheus.GaugeOpts{Name: "consumer_paused_partitions", ConstLabels: labels,
-			Help: "Partitions that this process holds still because nothing can be recorded."}),
 		expired: prometheus.NewCounter(prometheus.CounterOpts{Name: "consumer_lease_expired_total", ConstLabels: labels,
 			Help: "Messages of the retry lane taken over from a holder whose lease ran out."}),
 		fenced: prometheus.NewCounter(prometheus.CounterOpts{Name: "consumer_fenced_settles_total", ConstLabels: labels,
@@ -63,7 +60,9 @@ func newMetrics(reg prometheus.Registerer, group string) *metrics {
 	for _, s := range []inbox.Status{inbox.StatusProcessing, inbox.StatusRetry, inbox.StatusWaiting, inbox.StatusDead} {
 		m.lane.WithLabelValues(string(s))
 	}
-	reg.MustRegister(m.messages, m.duplicates, m.lag, m.oldest, m.letters, m.lane, m.paused, m.expired, m.fenced)
+	reg.MustRegister(m.messages, m.duplicates, m.lag, m.oldest, m.letters, m.lane, m.expired, m.fenced,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "consumer_paused_partitions", ConstLabels: labels,
+			Help: "Partitions that this process holds still because nothing can be recorded."}, paused))
 	return m
 }
 

@@ -29,10 +29,10 @@ func (p *pauses) clear(what string) {
 	delete(p.reasons, what)
 }
 
-func (p *pauses) count() int {
+func (p *pauses) count() float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.reasons)
+	return float64(len(p.reasons))
 }
 
 // err names what is paused; nil when nothing is.

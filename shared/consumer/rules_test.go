@@ -137,7 +137,7 @@ func TestAPartitionThatLagsAndDoesNotMoveIsNotReady(t *testing.T) {
 func TestMetricsAreWellFormedAndStartAtZero(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewRegistry()
-	newMetrics(reg, "g")
+	newMetrics(reg, "g", func() float64 { return 0 })
 	problems, err := testutil.GatherAndLint(reg)
 	require.NoError(t, err)
 	require.Empty(t, problems)

@@ -38,8 +38,9 @@ func Run(p *service.Process, cfg Config, h Handler) error {
 	}
 	c := &consumer{
 		Config: cfg, handler: h, log: p.Log, tracer: p.Tracer.Tracer("paycast/consumer"),
-		metrics: newMetrics(p.Metrics, cfg.Group), breaker: breaker{limit: cfg.FailuresInARow}, due: make(chan struct{}, 1),
+		breaker: breaker{limit: cfg.FailuresInARow}, due: make(chan struct{}, 1),
 	}
+	c.metrics = newMetrics(p.Metrics, cfg.Group, c.pauses.count)
 	p.Ready("database", postgres.Ping(cfg.DB))
 	p.Ready("consumer", c.ready)
 	c.mount(p.Ops)

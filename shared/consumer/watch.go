@@ -30,7 +30,6 @@ func (c *consumer) watch(ctx context.Context) error {
 func (c *consumer) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 4*watchEvery)
 	defer cancel()
-	c.metrics.paused.Set(float64(c.pauses.count()))
 	if counts, err := inbox.Count(ctx, c.DB, c.Group); err == nil {
 		c.metrics.letters.Set(float64(counts.OpenLetters))
 		for status, rows := range counts.Lane {

@@ -22,7 +22,7 @@ func comesTwice(t testing.TB, s Service) {
 func twoAtOnce(t testing.TB, s Service) {
 	w := newWorld(t, s, 1)
 	p := w.start()
-	g := w.shutsGate("order-1")
+	g := w.shutsGate()
 	e := Paid("order-1", "ann")
 	w.send(e)
 	g.arrives()

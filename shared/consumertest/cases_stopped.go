@@ -15,7 +15,7 @@ import (
 func killedInside(t testing.TB, s Service) {
 	w := newWorld(t, s, event.Partitions)
 	p := w.start()
-	g := w.shutsGate("order-1")
+	g := w.shutsGate()
 	w.send(Paid("order-1", "ann"))
 	g.arrives()
 	w.send(payments(orders(20))...) // on other partitions, most of them
@@ -39,7 +39,7 @@ func killedInside(t testing.TB, s Service) {
 func killedAfterCommit(t testing.TB, s Service) {
 	w := newWorld(t, s, 1)
 	p := w.start()
-	g := w.shutsGate("order-1")
+	g := w.shutsGate()
 	w.send(Paid("order-1", "ann"))
 	g.arrives()
 	w.broker.Pause() // no offset can be committed from here on
@@ -60,7 +60,7 @@ func killedAfterCommit(t testing.TB, s Service) {
 func sleptOverItsSession(t testing.TB, s Service) {
 	w := newWorld(t, s, 1)
 	p := w.start()
-	g := w.shutsGate("order-1")
+	g := w.shutsGate()
 	e := Paid("order-1", "ann")
 	w.send(e)
 	g.arrives()

@@ -57,8 +57,8 @@ type gate struct {
 	open func()
 }
 
-// shutsGate closes the gate for an order.
-func (w *world) shutsGate(order string) *gate {
+// shutsGate closes the gate for order-1.
+func (w *world) shutsGate() *gate {
 	w.Helper()
 	pool, err := w.db.DB()
 	w.must(err)
@@ -66,7 +66,7 @@ func (w *world) shutsGate(order string) *gate {
 	w.must(err)
 	_, err = conn.ExecContext(w.Context(), "SELECT pg_advisory_lock(4711)")
 	w.must(err)
-	w.breaks(order, "gate")
+	w.breaks("order-1", "gate")
 	g := &gate{w: w}
 	opened := false
 	g.open = func() {

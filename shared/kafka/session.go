@@ -47,8 +47,10 @@ func (s *sessions) WrapConsumerGroupHandler(h sarama.ConsumerGroupHandler) saram
 	return watched{h, s}
 }
 
-func (s *sessions) WrapConsumer(c sarama.Consumer) sarama.Consumer                            { return c }
-func (s *sessions) WrapPartitionConsumer(c sarama.PartitionConsumer) sarama.PartitionConsumer { return c }
+func (s *sessions) WrapConsumer(c sarama.Consumer) sarama.Consumer { return c }
+func (s *sessions) WrapPartitionConsumer(c sarama.PartitionConsumer) sarama.PartitionConsumer {
+	return c
+}
 func (s *sessions) WrapSyncProducer(_ *sarama.Config, p sarama.SyncProducer) sarama.SyncProducer {
 	return p
 }
