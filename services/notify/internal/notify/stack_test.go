@@ -22,6 +22,7 @@ import (
 	"example.com/paycast/deploy/world/sms"
 	"example.com/paycast/services/notify/internal/notify"
 	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/openapitest"
 	"example.com/paycast/shared/ops"
 	"example.com/paycast/shared/service"
 	"example.com/paycast/shared/testkit"
@@ -298,7 +299,7 @@ func get(t *testing.T, url string) (int, []byte) {
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
-	require.NoError(t, asDescribed(req, resp.StatusCode, resp.Header, body))
+	require.NoError(t, openapitest.Check("../../openapi.yaml", req, resp.StatusCode, resp.Header, body))
 	return resp.StatusCode, body
 }
 

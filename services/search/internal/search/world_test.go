@@ -1,7 +1,6 @@
 package search_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,16 +8,10 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/getkin/kin-openapi/openapi3"
-	"github.com/getkin/kin-openapi/openapi3filter"
-	"github.com/getkin/kin-openapi/routers"
-	"github.com/getkin/kin-openapi/routers/legacy"
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
 
@@ -26,6 +19,7 @@ import (
 	"example.com/paycast/shared/elastic/elastictest"
 	"example.com/paycast/shared/event"
 	"example.com/paycast/shared/facts"
+	"example.com/paycast/shared/openapitest"
 	"example.com/paycast/shared/ops"
 	"example.com/paycast/shared/postgres"
 	"example.com/paycast/shared/service"
@@ -255,7 +249,7 @@ func (w *world) get(query url.Values) (int, []byte) {
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
 	require.NoError(w.t, err)
-	require.NoError(w.t, asDescribed(req, resp.StatusCode, resp.Header, body))
+	require.NoError(w.t, openapitest.Check("../../openapi.yaml", req, resp.StatusCode, resp.Header, body))
 	return resp.StatusCode, body
 }
 
@@ -271,38 +265,4 @@ func (w *world) refresh() {
 	w.t.Helper()
 	status, body := w.elastic("POST", "/orders/_refresh", "")
 	require.Equal(w.t, http.StatusOK, status, "%s", body)
-}
-
-var described = sync.OnceValues(func() (routers.Router, error) {
-	text, err := os.ReadFile("../../openapi.yaml")
-	if err != nil {
-		return nil, err
-	}
-	loader := openapi3.NewLoader()
-	doc, err := loader.LoadFromData(text)
-	if err != nil {
-		return nil, err
-	}
-	if err := doc.Validate(loader.Context); err != nil {
-		return nil, err
-	}
-	doc.Servers = nil // any address
-	return legacy.NewRouter(doc)
-})
-
-// asDescribed reports an answer that openapi.yaml does not describe.
-func asDescribed(req *http.Request, status int, header http.Header, body []byte) error {
-	router, err := described()
-	if err != nil {
-		return err
-	}
-	route, params, err := router.FindRoute(req)
-	if err != nil {
-		return err
-	}
-	return openapi3filter.ValidateResponse(req.Context(), &openapi3filter.ResponseValidationInput{
-		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: req, PathParams: params, Route: route},
-		Status:                 status, Header: header, Body: io.NopCloser(bytes.NewReader(body)),
-		Options: &openapi3filter.Options{IncludeResponseStatus: true},
-	})
 }
