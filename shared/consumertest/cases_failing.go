@@ -13,8 +13,8 @@ func failsForAWhile(t testing.TB, s Service) {
 	w := newWorld(t, s, 1)
 	w.start()
 	w.breaks("bad", "fail")
-	w.send(Paid("bad", "ann"))
-	w.send(payments(orders(20))...)
+	w.send(s.cause("bad", "ann"))
+	w.send(s.causes(orders(20))...)
 	w.happens(orders(20)...)
 	if n := w.effects("bad"); n != 0 {
 		w.Fatalf("the failed message has %d effects", n)
@@ -28,12 +28,12 @@ func laterVersionsWait(t testing.TB, s Service) {
 	w := newWorld(t, s, 1)
 	w.start()
 	w.breaks("bad", "fail")
-	cancel := Canceled("bad", "ann")
-	w.send(Paid("bad", "ann"), cancel, Paid("good", "ann"))
+	cancel := s.later("bad", "ann")
+	w.send(s.cause("bad", "ann"), cancel, s.cause("good", "ann"))
 	w.happens("good")
 	w.eventually("the cancellation waits behind its payment", func() bool {
 		return w.count("SELECT count(*) FROM t_message_consume WHERE event_id = ? AND status = 'WAITING' AND held_by = ?",
-			cancel.ID, Paid("bad", "ann").ID) == 1
+			cancel.ID, s.cause("bad", "ann").ID) == 1
 	})
 	w.heals()
 	w.once("bad", "good")
@@ -50,9 +50,9 @@ func neverSucceeds(t testing.TB, s Service) {
 	p := w.start()
 	w.breaks("bad", "fail")
 	const private = "ann-who-wants-no-fame"
-	e := Paid("bad", private)
+	e := s.cause("bad", private)
 	w.send(e)
-	w.send(payments(orders(5))...)
+	w.send(s.causes(orders(5))...)
 	w.happens(orders(5)...)
 	w.eventually("the message is parked", func() bool { return w.letters() > 0 })
 	l := w.letter()
@@ -70,7 +70,7 @@ func neverSucceeds(t testing.TB, s Service) {
 	if n := w.count("SELECT count(*) FROM t_dead_letter WHERE error_text LIKE '%' || ? || '%'", private); n != 0 {
 		w.Fatalf("what the message says stands in the letter's error")
 	}
-	w.send(Canceled("bad", "ann"))
+	w.send(s.later("bad", "ann"))
 	w.eventually("the next version is held, visibly", func() bool {
 		return w.count("SELECT count(*) FROM t_message_consume WHERE status = 'WAITING' AND held_by = ?", e.ID) == 1
 	})
@@ -80,18 +80,18 @@ func unreadable(t testing.TB, s Service) {
 	w := newWorld(t, s, 1)
 	w.start()
 	key := []byte("order-1")
-	unknown, newer := Paid("order-1", "ann"), Paid("order-1", "ann")
+	unknown, newer := s.cause("order-1", "ann"), s.cause("order-1", "ann")
 	unknown.Type, unknown.ID = "OrderDreamedOf", "dream-1"
 	newer.Version, newer.ID = 99, "newer-1"
 	sent := []event.Record{
 		{Key: key, Value: []byte("\x00\xff{no json\r\n"), Headers: []event.Header{{Key: "ce_id", Value: []byte("1")}, {Key: "ce_id"}, {Key: "b", Value: []byte{0, 255}}}},
-		{Key: key, Headers: Paid("order-1", "ann").Headers()}, // a tombstone
-		{Key: key, Value: []byte{}, Headers: Paid("order-1", "ann").Headers()},
+		{Key: key, Headers: s.cause("order-1", "ann").Headers()}, // a tombstone
+		{Key: key, Value: []byte{}, Headers: s.cause("order-1", "ann").Headers()},
 		Record(unknown),
 		Record(newer),
 	}
 	w.sendRaw(sent...)
-	w.send(Paid("order-2", "ann"))
+	w.send(s.cause("order-2", "ann"))
 	w.once("order-2")
 	var letters []letter
 	w.must(w.db.Raw(`SELECT * FROM t_dead_letter ORDER BY "offset"`).Scan(&letters).Error)
@@ -108,8 +108,8 @@ func unreadable(t testing.TB, s Service) {
 func badData(t testing.TB, s Service) {
 	w := newWorld(t, s, 1)
 	w.start()
-	e := Event(event.PaymentSucceeded, s.BadData(Order("bad", "ann")))
-	w.send(e, Paid("good", "ann"))
+	e := s.causeOf(s.BadData(Order("bad", "ann")))
+	w.send(e, s.cause("good", "ann"))
 	w.happens("good")
 	w.eventually("it is parked", func() bool { return w.letters() == 1 })
 	if l := w.letter(); l.Attempts != 1 || !bytes.Equal(l.Payload, e.Payload) || l.ErrorClass != "bad_data" {
@@ -120,9 +120,9 @@ func badData(t testing.TB, s Service) {
 func panics(t testing.TB, s Service) {
 	w := newWorld(t, s, 1)
 	p := w.start()
-	e := Event(event.PaymentSucceeded, s.Panics(Order("bad", "ann")))
+	e := s.causeOf(s.Panics(Order("bad", "ann")))
 	w.send(e)
-	w.send(payments(orders(5))...)
+	w.send(s.causes(orders(5))...)
 	w.happens(orders(5)...)
 	w.eventually("it is parked", func() bool { return w.letters() == 1 })
 	if l := w.letter(); l.Attempts != 5 || !bytes.Equal(l.Payload, e.Payload) || l.ErrorClass != "panic" {

@@ -12,7 +12,7 @@ import (
 func comesTwice(t testing.TB, s Service) {
 	w := newWorld(t, s, 1)
 	w.start()
-	e := Paid("order-1", "ann")
+	e := s.cause("order-1", "ann")
 	w.send(e, e)
 	testkit.Produce(w, w.broker.Brokers(), event.RedeliveryTopic(s.Group), Record(e))
 	w.once("order-1")
@@ -23,7 +23,7 @@ func twoAtOnce(t testing.TB, s Service) {
 	w := newWorld(t, s, 1)
 	p := w.start()
 	g := w.shutsGate()
-	e := Paid("order-1", "ann")
+	e := s.cause("order-1", "ann")
 	w.send(e)
 	g.arrives()
 	testkit.Produce(w, w.broker.Brokers(), event.RedeliveryTopic(s.Group), Record(e)) // another partition, at the same time
@@ -44,14 +44,14 @@ func twoAtOnce(t testing.TB, s Service) {
 func conflict(t testing.TB, s Service) {
 	w := newWorld(t, s, 1)
 	w.start()
-	first := Paid("order-1", "ann")
+	first := s.cause("order-1", "ann")
 	other := Order("order-1", "eve")
 	other.Amount = 99900
-	second := Event(event.PaymentSucceeded, other)
+	second := s.causeOf(other)
 	if first.ID != second.ID || bytes.Equal(first.Payload, second.Payload) {
 		w.Fatalf("the case is wrong: the two must share an id and nothing else")
 	}
-	w.send(first, second, Paid("order-2", "ann"))
+	w.send(first, second, s.cause("order-2", "ann"))
 	w.once("order-1", "order-2")
 	l := w.letter()
 	switch {
@@ -69,7 +69,7 @@ func togetherOrNotAtAll(t testing.TB, s Service) {
 	w := newWorld(t, s, 1)
 	w.start()
 	w.breaks("order-1", "fail with the log")
-	w.send(Paid("order-1", "ann"), Paid("order-2", "ann"))
+	w.send(s.cause("order-1", "ann"), s.cause("order-2", "ann"))
 	w.hasFailed()
 	if n := w.effects("order-1"); n != 0 {
 		w.Fatalf("the log could not be written and %d effects are there", n)
@@ -82,7 +82,7 @@ func togetherOrNotAtAll(t testing.TB, s Service) {
 func olderVersion(t testing.TB, s Service) {
 	w := newWorld(t, s, 1)
 	w.start()
-	w.send(Canceled("order-1", "ann"), Paid("order-1", "ann"), Paid("order-2", "ann")) // version 3, then 2
+	w.send(s.later("order-1", "ann"), s.cause("order-1", "ann"), s.cause("order-2", "ann")) // version 3, then 2
 	w.eventually("the next order is there", func() bool { return w.count(s.Projection, "order-2") == 2 })
 	w.rests()
 	if v := w.count(s.Projection, "order-1"); v != 3 {
@@ -97,14 +97,14 @@ func olderVersion(t testing.TB, s Service) {
 func historyAgain(t testing.TB, s Service) {
 	w := newWorld(t, s, 1)
 	p := w.start()
-	all := payments(orders(20))
+	all := s.causes(orders(20))
 	w.send(all...)
 	w.once(orders(20)...)
 	rows := w.count("SELECT count(*) FROM t_message_consume")
 	w.must(p.Term(w.s.Within))
 	w.start()
 	w.send(all...)
-	w.send(Paid("the-last", "ann"))
+	w.send(s.cause("the-last", "ann"))
 	w.once(append(orders(20), "the-last")...)
 	w.noLetters()
 	if n := w.count("SELECT count(*) FROM t_message_consume"); n != rows+1 {

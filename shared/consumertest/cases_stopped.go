@@ -16,9 +16,9 @@ func killedInside(t testing.TB, s Service) {
 	w := newWorld(t, s, event.Partitions)
 	p := w.start()
 	g := w.shutsGate()
-	w.send(Paid("order-1", "ann"))
+	w.send(s.cause("order-1", "ann"))
 	g.arrives()
-	w.send(payments(orders(20))...) // on other partitions, most of them
+	w.send(s.causes(orders(20))...) // on other partitions, most of them
 	w.eventually("offsets have been committed meanwhile", func() bool {
 		at, err := kafka.CommittedOffsets(w.Context(), w.broker.Brokers(), s.Group, event.Topic)
 		w.must(err)
@@ -40,7 +40,7 @@ func killedAfterCommit(t testing.TB, s Service) {
 	w := newWorld(t, s, 1)
 	p := w.start()
 	g := w.shutsGate()
-	w.send(Paid("order-1", "ann"))
+	w.send(s.cause("order-1", "ann"))
 	g.arrives()
 	w.broker.Pause() // no offset can be committed from here on
 	g.open()
@@ -52,7 +52,7 @@ func killedAfterCommit(t testing.TB, s Service) {
 		w.Fatalf("offset %d was committed before the effect", at)
 	}
 	w.start()
-	w.send(Paid("order-2", "ann")) // behind the redelivery of the first
+	w.send(s.cause("order-2", "ann")) // behind the redelivery of the first
 	w.once("order-1", "order-2")
 	w.noLetters()
 }
@@ -61,7 +61,7 @@ func sleptOverItsSession(t testing.TB, s Service) {
 	w := newWorld(t, s, 1)
 	p := w.start()
 	g := w.shutsGate()
-	e := Paid("order-1", "ann")
+	e := s.cause("order-1", "ann")
 	w.send(e)
 	g.arrives()
 	p.Pause() // it holds its transaction and soon no partition any more
@@ -72,7 +72,7 @@ func sleptOverItsSession(t testing.TB, s Service) {
 	p.Resume()
 	g.open()
 	w.once("order-1")
-	w.send(Canceled("order-1", "ann"), Paid("order-2", "ann"))
+	w.send(s.later("order-1", "ann"), s.cause("order-2", "ann"))
 	w.once("order-1", "order-2")
 	w.unharmed()
 }
@@ -82,10 +82,10 @@ func databaseDown(t testing.TB, s Service) {
 	link, env := w.behind()
 	p, opsAddr := w.launch(env)
 	p.WaitReady(opsAddr, w.s.Within)
-	w.send(Paid("before", "ann"))
+	w.send(s.cause("before", "ann"))
 	w.once("before")
 	link.Cut()
-	w.send(payments(orders(10))...)
+	w.send(s.causes(orders(10))...)
 	w.eventually("the process says that it is not ready", func() bool { return w.ready(opsAddr) == http.StatusServiceUnavailable })
 	link.Restore()
 	w.once(orders(10)...)
@@ -100,7 +100,7 @@ func stoppedUnderLoad(t testing.TB, s Service) {
 	w := newWorld(t, s, 4)
 	names := orders(300)
 	load := testkit.Run(w, "load", func(context.Context) error {
-		w.send(payments(names)...)
+		w.send(s.causes(names)...)
 		return nil
 	})
 	for i, least := range []int{20, 80, 140} {
@@ -120,12 +120,12 @@ func membersComeAndGo(t testing.TB, s Service) {
 	w := newWorld(t, s, 4)
 	names := orders(300)
 	first := w.start()
-	w.send(payments(names[:100])...)
+	w.send(s.causes(names[:100])...)
 	second := w.start()
-	w.send(payments(names[100:200])...)
+	w.send(s.causes(names[100:200])...)
 	w.must(first.Term(w.s.Within))
 	w.start()
-	w.send(payments(names[200:])...)
+	w.send(s.causes(names[200:])...)
 	w.happens(names[200:230]...)
 	second.Kill() // with acks that it has not committed yet
 	w.once(names...)

@@ -37,12 +37,44 @@ func Paid(orderNo, userID string) event.Event {
 
 // Canceled is the cancellation of the order after its payment.
 func Canceled(orderNo, userID string) event.Event {
+	return after(event.OrderCanceled, orderNo, userID)
+}
+
+func after(eventType, orderNo, userID string) event.Event {
 	o := Order(orderNo, userID)
 	o.Status, o.PreviousStatus, o.Version = event.StatusCanceled, event.StatusPaid, 3
-	return Event(event.OrderCanceled, o)
+	return Event(eventType, o)
 }
 
 // Record is the event as the relay publishes it.
 func Record(e event.Event) event.Record {
 	return event.Record{Key: []byte(e.AggregateID), Value: e.Payload, Headers: e.Headers()}
+}
+
+// causeOf is the event of o that the service's effects are counted for.
+func (s Service) causeOf(o event.Order) event.Event {
+	if s.Event == "" {
+		return Event(event.PaymentSucceeded, o)
+	}
+	return Event(s.Event, o)
+}
+
+func (s Service) cause(orderNo, userID string) event.Event {
+	return s.causeOf(Order(orderNo, userID))
+}
+
+func (s Service) causes(orders []string) []event.Event {
+	events := make([]event.Event, len(orders))
+	for i, orderNo := range orders {
+		events[i] = s.cause(orderNo, "user-"+orderNo)
+	}
+	return events
+}
+
+// later is the version after the cause's, and has no effect where it is not the reversal of one.
+func (s Service) later(orderNo, userID string) event.Event {
+	if s.Event == event.OrderCanceled {
+		return after(event.OrderClosed, orderNo, userID) // another cancellation would be another cause
+	}
+	return Canceled(orderNo, userID)
 }

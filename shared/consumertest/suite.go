@@ -16,16 +16,17 @@ type Service struct {
 	Group      string         // its consumer group
 	Migrations []postgres.Set // of its database, the consume log among them
 	Table      string         // where its effects stand, or are recorded; has a column order_no
-	Effects    string         // counts the effects of an order's payment: SELECT ... WHERE order_no = ?
+	Event      string         // the type of event that has effects; empty means PaymentSucceeded
+	Effects    string         // counts the effects of an order's one event of that type: SELECT ... WHERE order_no = ?
 
 	// Projection gives the last applied version of an order: SELECT ... WHERE order_no = ?. Empty for a service whose
 	// effects are not a copy of the order.
 	Projection string
 	// Env gives what the service needs beside database, Kafka and addresses. It may be nil.
 	Env func(t testing.TB) service.Env
-	// BadData turns a good payment into one that can never be handled. A service that can handle all has none.
+	// BadData turns a good order into one that can never be handled. A service that can handle all has none.
 	BadData func(event.Order) event.Order
-	// Panics turns a good payment into one over which the handler panics. Well-behaved services have none.
+	// Panics turns a good order into one over which the handler panics. Well-behaved services have none.
 	Panics func(event.Order) event.Order
 	// Within bounds what should happen soon; 0 means 40 s, enough for a busy machine and a lost group member.
 	Within time.Duration

@@ -116,14 +116,6 @@ func orders(n int) []string {
 	return names
 }
 
-func payments(names []string) []event.Event {
-	events := make([]event.Event, len(names))
-	for i, name := range names {
-		events[i] = Paid(name, "user-"+name)
-	}
-	return events
-}
-
 func (w *world) effects(order string) int64 {
 	w.Helper()
 	return w.count(w.s.Effects, order)

@@ -1,7 +1,6 @@
 package points
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -11,11 +10,8 @@ import (
 	"example.com/paycast/shared/event"
 )
 
-// The kinds of ledger entries. An order has at most one of each.
-const (
-	kindCredit   = "CREDIT"
-	kindReversal = "REVERSAL"
-)
+// kindCredit is a kind of ledger entry; cancel.go has the other one. An order has at most one of each.
+const kindCredit = "CREDIT"
 
 // entry is a row of t_ledger. Rows are only ever added; a trigger refuses everything else.
 type entry struct {
@@ -30,28 +26,11 @@ type entry struct {
 
 func (entry) TableName() string { return "t_ledger" }
 
-var errNotCredited = errors.New("the order has not been credited yet")
-
 // Credit adds points for a paid order, once per order and once per event.
 //
 // FLOW 8/9
 func Credit(tx *gorm.DB, eventID string, o event.Order, points int64) error {
 	return post(tx, entry{UserID: o.UserID, OrderNo: o.OrderNo, Kind: kindCredit, Points: points, EventID: eventID})
-}
-
-// Reverse takes back exactly what the order was credited, whatever its event says now.
-func Reverse(tx *gorm.DB, eventID string, o event.Order) error {
-	var credited entry
-	found := tx.Where("order_no = ? AND kind = ?", o.OrderNo, kindCredit).Limit(1).Find(&credited)
-	switch {
-	case found.Error != nil:
-		return fmt.Errorf("looking for the order's credit: %w", found.Error)
-	case found.RowsAffected == 0:
-		return errNotCredited
-	}
-	return post(tx, entry{
-		UserID: credited.UserID, OrderNo: o.OrderNo, Kind: kindReversal, Points: -credited.Points, EventID: eventID,
-	})
 }
 
 // insertEntry names no key to conflict with, because there are two: zero rows say that one of them is taken, and post

@@ -12,7 +12,7 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	consumertest.Run(t, consumertest.Service{
 		Program: "../..", Group: points.Group, Migrations: points.Migrations,
-		Table: "t_ledger", Effects: "SELECT count(*) FROM t_ledger WHERE order_no = ? AND kind = 'CREDIT'",
+		Table: "t_ledger", Event: event.PaymentSucceeded, Effects: "SELECT count(*) FROM t_ledger WHERE order_no = ? AND kind = 'CREDIT'",
 		BadData: func(o event.Order) event.Order { o.Currency = "EUX"; return o },
 	})
 }

@@ -2,7 +2,6 @@ package points
 
 import (
 	"context"
-	"errors"
 
 	"gorm.io/gorm"
 
@@ -36,22 +35,4 @@ func OnPaymentSucceeded(_ context.Context, tx *gorm.DB, e event.Event) error {
 		return consumer.BadData(err)
 	}
 	return Credit(tx, e.ID, o, n)
-}
-
-// OnOrderCanceled takes the points of a paid order back. The cancellation of an order that was never paid has none to
-// take.
-func OnOrderCanceled(_ context.Context, tx *gorm.DB, e event.Event) error {
-	o, err := e.Order()
-	if err != nil {
-		return consumer.BadData(err)
-	}
-	if o.PaidAt == nil {
-		return consumer.Ignored
-	}
-	err = Reverse(tx, e.ID, o)
-	if errors.Is(err, errNotCredited) {
-		// It overtook its payment, which will come. Reversing nothing now would leave the points there for ever.
-		return consumer.Waiting(err)
-	}
-	return err
 }

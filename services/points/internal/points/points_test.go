@@ -30,28 +30,6 @@ func TestFiftyCopiesOfOneEventCreditOnce(t *testing.T) {
 	require.Zero(t, s.count("SELECT count(*) FROM t_dead_letter"))
 }
 
-func TestACancellationThatOvertakesItsPaymentWaitsForIt(t *testing.T) {
-	t.Parallel()
-	s := newStack(t)
-	s.serve()
-	s.send(record(canceled("o-1", "ann")))
-	s.logged("WAITING", 1)
-	s.send(record(paid("o-1", "ann")))
-	s.hasPoints("ann", 0, 2)
-	s.logged("SUCCESS", 2)
-}
-
-func TestTheCancellationOfAnUnpaidOrderChangesNothing(t *testing.T) {
-	t.Parallel()
-	s := newStack(t)
-	s.serve()
-	s.send(record(orderEvent(event.OrderCanceled, event.Order{OrderNo: "o-1", UserID: "ann", Amount: 1250, Currency: "EUR",
-		Status: event.StatusCanceled, PreviousStatus: event.StatusCreated, Version: 2})))
-	s.logged("SUCCESS", 1)
-	s.hasPoints("ann", 0, 0)
-	require.EqualValues(t, 1, s.count("SELECT count(*) FROM t_message_consume WHERE outcome = 'ignored'"))
-}
-
 func TestUndecodableBytesAreKeptExactlyAndTheNextMessageIsHandled(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)

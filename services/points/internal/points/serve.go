@@ -2,9 +2,9 @@
 // the same points back once. Each effect is a ledger entry in the transaction of the consume log.
 //
 //	serve.go    the process, from configuration to shutdown     handler.go  what each event means
-//	account.go  the ledger and the balance                      currency.go how many points an amount is
-//	api.go      what customers may see                          agree.go    what reconciliation may see
-//	schema.go   the tables
+//	account.go  the ledger and the balance                      cancel.go   what a cancellation takes back
+//	api.go      what customers may see                          currency.go how many points an amount is
+//	schema.go   the tables                                      agree.go    what reconciliation may see
 package points
 
 import (

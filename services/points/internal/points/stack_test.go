@@ -115,15 +115,10 @@ func (s *stack) count(query string, args ...any) (n int64) {
 	return n
 }
 
-// paid and canceled are what payment publishes for an order of 12.50.
+// paid is what payment publishes for an order of 12.50.
 func paid(orderNo, user string) event.Event {
 	return orderEvent(event.PaymentSucceeded, event.Order{OrderNo: orderNo, UserID: user, Amount: 1250, Currency: "EUR",
 		Status: event.StatusPaid, PreviousStatus: event.StatusCreated, Version: 2, PaidAt: &someTime})
-}
-
-func canceled(orderNo, user string) event.Event {
-	return orderEvent(event.OrderCanceled, event.Order{OrderNo: orderNo, UserID: user, Amount: 1250, Currency: "EUR",
-		Status: event.StatusCanceled, PreviousStatus: event.StatusPaid, Version: 3, PaidAt: &someTime})
 }
 
 var someTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -1,0 +1,50 @@
+package points
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"gorm.io/gorm"
+
+	"example.com/paycast/shared/consumer"
+	"example.com/paycast/shared/event"
+)
+
+// kindReversal is the kind of the entry that takes a credit back.
+const kindReversal = "REVERSAL"
+
+var errNotCredited = errors.New("the order has not been credited yet")
+
+// OnOrderCanceled takes the points of a paid order back. The cancellation of an order that was never paid has none to
+// take.
+func OnOrderCanceled(_ context.Context, tx *gorm.DB, e event.Event) error {
+	o, err := e.Order()
+	if err != nil {
+		return consumer.BadData(err)
+	}
+	if o.PaidAt == nil {
+		return consumer.Ignored
+	}
+	err = Reverse(tx, e.ID, o)
+	if errors.Is(err, errNotCredited) {
+		// It overtook its payment, which will come. Reversing nothing now would leave the points there for ever.
+		return consumer.Waiting(err)
+	}
+	return err
+}
+
+// Reverse takes back exactly what the order was credited, whatever its event says now.
+func Reverse(tx *gorm.DB, eventID string, o event.Order) error {
+	var credited entry
+	found := tx.Where("order_no = ? AND kind = ?", o.OrderNo, kindCredit).Limit(1).Find(&credited)
+	switch {
+	case found.Error != nil:
+		return fmt.Errorf("looking for the order's credit: %w", found.Error)
+	case found.RowsAffected == 0:
+		return errNotCredited
+	}
+	return post(tx, entry{
+		UserID: credited.UserID, OrderNo: o.OrderNo, Kind: kindReversal, Points: -credited.Points, EventID: eventID,
+	})
+}

@@ -1,0 +1,48 @@
+package points_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/paycast/shared/event"
+)
+
+func TestTheCancellationOfAPaidOrderTakesItsPointsBackOnce(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	s.serve()
+	s.send(record(paid("o-1", "ann")), record(canceled("o-1", "ann")), record(canceled("o-1", "ann")), record(paid("o-1b", "ann")))
+	s.hasPoints("ann", 12, 3)
+	s.logged("SUCCESS", 3)
+	s.asDescribed("/accounts/ann", http.StatusOK)
+}
+
+func TestACancellationThatOvertakesItsPaymentWaitsForIt(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	s.serve()
+	s.send(record(canceled("o-1", "ann")))
+	s.logged("WAITING", 1)
+	s.send(record(paid("o-1", "ann")))
+	s.hasPoints("ann", 0, 2)
+	s.logged("SUCCESS", 2)
+}
+
+func TestTheCancellationOfAnUnpaidOrderChangesNothing(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	s.serve()
+	s.send(record(orderEvent(event.OrderCanceled, event.Order{OrderNo: "o-1", UserID: "ann", Amount: 1250, Currency: "EUR",
+		Status: event.StatusCanceled, PreviousStatus: event.StatusCreated, Version: 2})))
+	s.logged("SUCCESS", 1)
+	s.hasPoints("ann", 0, 0)
+	require.EqualValues(t, 1, s.count("SELECT count(*) FROM t_message_consume WHERE outcome = 'ignored'"))
+}
+
+// canceled is what payment publishes when an order is cancelled after its payment.
+func canceled(orderNo, user string) event.Event {
+	return orderEvent(event.OrderCanceled, event.Order{OrderNo: orderNo, UserID: user, Amount: 1250, Currency: "EUR",
+		Status: event.StatusCanceled, PreviousStatus: event.StatusPaid, Version: 3, PaidAt: &someTime})
+}
