@@ -1,0 +1,74 @@
+package main
+
+import (
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/paycast/shared/consumertest"
+	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/inbox"
+	"example.com/paycast/shared/testkit"
+)
+
+func TestLetterIsSeenReleasedAndHandledWithItsAuditRows(t *testing.T) {
+	t.Parallel()
+	s := newStack(t, inbox.Migrations)
+	mended := s.coupon()
+	testkit.Produce(t, s.broker.Brokers(), event.Topic, consumertest.Record(consumertest.Paid("O-1", "ann")), consumertest.Record(consumertest.Paid("O-2", "ann")))
+	s.eventually(2, "t_dead_letter where state = 'OPEN'")
+
+	var rows []struct {
+		Service  string
+		LetterID int64  `json:"letter_id"`
+		OrderNo  string `json:"order_no"`
+	}
+	s.json(exitOK, &rows, "letters", "list", "--order", "O-1")
+	require.Len(t, rows, 1)
+	require.Equal(t, group, rows[0].Service)
+	id := strconv.FormatInt(rows[0].LetterID, 10)
+
+	code, out, _ := s.payctl("letters", "show", id)
+	require.Equal(t, exitOK, code)
+	require.Contains(t, out, "this build cannot")
+	require.NotContains(t, out, "user_id", "no contents unless asked for")
+	code, _, complain := s.payctl("letters", "show", id, "--contents")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, complain, "--reason")
+	code, out, complain = s.payctl("letters", "show", id, "--contents", "--by", "anna", "--reason", "ticket 7")
+	require.Equal(t, exitOK, code, complain)
+	require.Contains(t, out, "user_id")
+	require.Equal(t, 1, s.count("t_audit where verb = 'see contents' and actor = 'anna'"))
+
+	release := []string{"letters", "release", id, "--by", "anna", "--reason", "the build is mended"}
+	mended.Store(true)
+	code, out, _ = s.payctl(release...)
+	require.Equal(t, exitOK, code)
+	require.Contains(t, out, "OPEN → RELEASED")
+	require.Equal(t, 2, s.count("t_dead_letter where state = 'OPEN'"))
+	require.Equal(t, 1, s.count("t_audit"))
+	code, _, complain = s.payctl("letters", "release", "999", "--reason", "r", "--yes")
+	require.Equal(t, exitNothing, code)
+	require.Contains(t, complain, "no letter 999")
+
+	code, _, complain = s.payctl(append(release, "--yes")...)
+	require.Equal(t, exitOK, code, complain)
+	s.eventually(1, "t_message_consume where status = 'SUCCESS'")
+	require.Equal(t, 1, s.count("t_audit where verb = 'release' and reason = 'the build is mended' and object = ?", "letter/"+id))
+	code, _, complain = s.payctl(append(release, "--yes")...)
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, complain, "closed already")
+
+	s.json(exitOK, &rows, "letters", "list")
+	other := strconv.FormatInt(rows[0].LetterID, 10)
+	code, _, complain = s.payctl("letters", "discard", other, "--reason", "a test order", "--yes")
+	require.Equal(t, exitOK, code, complain)
+	code, _, _ = s.payctl("letters", "list")
+	require.Equal(t, exitNothing, code)
+	code, out, _ = s.payctl("log", "list", "--order", "O-2")
+	require.Equal(t, exitOK, code)
+	require.Contains(t, out, "discarded")
+	s.json(exitOK, &rows, "letters", "list", "--state", "ALL")
+	require.Len(t, rows, 2)
+}
