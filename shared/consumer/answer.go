@@ -104,16 +104,18 @@ var personal = regexp.MustCompile(`[0-9]{6,}|"[^"]*"|'[^']*'|[^\s@]+@[^\s@]+`)
 const maxText = 300
 
 func scrub(err error) string {
+	text := err.Error()
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
 		// A server's message can quote values; the names of what is hurt are enough.
-		return strings.Join(strings.Fields("sqlstate "+pg.Code+" "+pg.TableName+" "+pg.ConstraintName), " ")
+		names := strings.Join(strings.Fields("sqlstate "+pg.Code+" "+pg.TableName+" "+pg.ConstraintName), " ")
+		text = strings.ReplaceAll(text, pg.Error(), names)
 	}
 	var p panicked
 	if errors.As(err, &p) {
-		return fmt.Sprintf("panic with a %T", p.value)
+		text = strings.ReplaceAll(text, p.Error(), fmt.Sprintf("panic with a %T", p.value))
 	}
-	text := strings.ToValidUTF8(strings.ReplaceAll(err.Error(), "\x00", ""), "")
+	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "")
 	text = personal.ReplaceAllString(text, "…")
 	for len(text) > maxText {
 		_, size := utf8.DecodeLastRuneInString(text)

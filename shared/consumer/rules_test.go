@@ -132,6 +132,8 @@ func TestAPartitionThatLagsAndDoesNotMoveIsNotReady(t *testing.T) {
 	m.note("t/0", 5, 1)
 	m.note("t/0", 6, 1)
 	require.NoError(t, m.err(time.Minute))
+	m.note("t/0", 6, -3)
+	require.ErrorContains(t, m.err(time.Hour), "has no offset 6")
 }
 
 func TestMetricsAreWellFormedAndStartAtZero(t *testing.T) {

@@ -49,7 +49,7 @@ func (c *consumer) look(ctx context.Context) {
 			continue // the last values stand; readiness goes by time
 		}
 		for p, at := range positions {
-			lag[p] += at.Lag
+			lag[p] += max(at.Lag, 0)
 			if !at.Oldest.IsZero() {
 				oldest = max(oldest, time.Since(at.Oldest))
 			}
@@ -71,6 +71,7 @@ type movement struct {
 type standstill struct {
 	committed int64
 	since     time.Time
+	ahead     bool
 }
 
 func (m *movement) note(partition string, committed, lag int64) {
@@ -83,8 +84,10 @@ func (m *movement) note(partition string, committed, lag int64) {
 	switch {
 	case lag == 0:
 		delete(m.still, partition)
-	case !known || was.committed != committed:
-		m.still[partition] = standstill{committed, time.Now()}
+	case lag < 0: // the group is ahead of the topic, which was made anew or has lost records: nothing will move again
+		m.still[partition] = standstill{committed: committed, ahead: true}
+	case !known || was.ahead || was.committed != committed:
+		m.still[partition] = standstill{committed: committed, since: time.Now()}
 	}
 }
 
@@ -93,8 +96,12 @@ func (m *movement) err(limit time.Duration) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, partition := range slices.Sorted(maps.Keys(m.still)) {
-		if d := time.Since(m.still[partition].since); d > limit {
-			return fmt.Errorf("%s lags and has not moved from offset %d for %s", partition, m.still[partition].committed, d.Round(time.Second))
+		at := m.still[partition]
+		if at.ahead {
+			return fmt.Errorf("%s has no offset %d, which the group has committed: records are lost or the topic was made anew; reconcile, then set the group's offset", partition, at.committed)
+		}
+		if d := time.Since(at.since); d > limit {
+			return fmt.Errorf("%s lags and has not moved from offset %d for %s", partition, at.committed, d.Round(time.Second))
 		}
 	}
 	return nil
