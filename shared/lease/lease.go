@@ -47,7 +47,9 @@ func (r Rule) Begin(owner string) Hold {
 }
 
 // MayBegin reports whether a piece of work begun now will be over, and settled, within the lease.
-func (h Hold) MayBegin() bool { return time.Since(h.begun) < h.rule.Lease-h.rule.Deadline-h.rule.Margin }
+func (h Hold) MayBegin() bool {
+	return time.Since(h.begun) < h.rule.Lease-h.rule.Deadline-h.rule.Margin
+}
 
 // Begun is when the claim was sent, or somewhat earlier.
 func (h Hold) Begun() time.Time { return h.begun }

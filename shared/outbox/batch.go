@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -162,11 +163,15 @@ func (b *batch) settled(ctx context.Context, done []outcome, fenced int) {
 		r.c.Log.Warn("outbox rows were taken over while this relay worked on them; its settle changed nothing on them",
 			"rows", fenced, "destination", b.lane.destination)
 	}
+	verbose := r.c.Log.Enabled(ctx, slog.LevelDebug)
 	for _, o := range done {
 		log := r.c.Log.DebugContext
 		switch {
 		case o.answer.result == resultAccepted:
 			r.m.delay.Observe((o.row.age + time.Since(b.hold.Begun())).Seconds())
+			if !verbose {
+				continue // most rows end here
+			}
 		case o.answer.result == resultUnknown:
 			log = r.c.Log.WarnContext
 		case o.answer.result == resultRejected:

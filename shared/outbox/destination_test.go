@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/IBM/sarama"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
@@ -66,4 +67,22 @@ func TestRevokedRightsPauseAndLoseNothing(t *testing.T) {
 	grant()
 	s.eventually(100, "status = 'SENT'")
 	s.requireOrdered(100)
+}
+
+func TestTopicRemovedAndMadeAgainCostsNoRow(t *testing.T) { // F50
+	t.Parallel()
+	s := setup(t)
+	s.run()
+	s.fill("A", 100, 10)
+	s.eventually(100, "status = 'SENT'")
+	admin, err := sarama.NewClusterAdmin(kafka.BrokerList(s.kafka.Brokers()), sarama.NewConfig())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, admin.Close()) }()
+	require.NoError(t, admin.DeleteTopic(event.Topic))
+	s.fill("B", 300, 30)
+	s.eventuallyState(event.Topic, "PAUSED kafka_3")
+	require.NoError(t, kafka.EnsureTopics(t.Context(), s.kafka.Brokers(), event.Topic))
+	s.eventually(400, "status = 'SENT'")
+	s.requireOrdered(300)
+	require.Zero(t, s.count("status = 'DEAD'"))
 }
