@@ -60,6 +60,8 @@ func TestAFalseNameIsFound(t *testing.T) {
 		"shared/event":                        "",
 		"shared/evnt":                         "no file or folder",
 		"t_outbox_event":                      "",
+		"TestAFalseNameIsFound":               "",
+		"TestAFalseNameIsLost":                "there is no test",
 		"outbox_pending_messages":             "",
 		"consumer_lag_messages{group}":        "",
 		"outbox_pendng_messages":              "nowhere in the program",

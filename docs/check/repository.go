@@ -16,12 +16,13 @@ type Repository struct {
 	Root    string
 	Targets map[string]bool            // make targets
 	Symbols map[string]map[string]bool // package name → exported names, also Type.Method and Type.Field
+	Tests   map[string]bool            // names of test functions
 	source  strings.Builder            // all Go, SQL, YAML, JSON and Makefile text, to look names up in
 }
 
 // Read walks the repository once.
 func Read(root string) (*Repository, error) {
-	r := &Repository{Root: root, Targets: map[string]bool{}, Symbols: map[string]map[string]bool{}}
+	r := &Repository{Root: root, Targets: map[string]bool{}, Symbols: map[string]map[string]bool{}, Tests: map[string]bool{}}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -84,6 +85,7 @@ func (r *Repository) readGo(path string) error {
 				name = receiver(d.Recv.List[0].Type) + "." + name
 			}
 			names[name] = true
+			r.Tests[name] = strings.HasSuffix(path, "_test.go")
 		case *ast.GenDecl:
 			for _, spec := range d.Specs {
 				switch s := spec.(type) {

@@ -13,6 +13,7 @@ var (
 	envName     = regexp.MustCompile(`^[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?:=.*)?$`)
 	metricName  = regexp.MustCompile(`^([a-z]+_[a-z0-9_]+)(?:\{[a-z_,]*\})?$`)
 	symbolName  = regexp.MustCompile(`^([a-z][a-z0-9]*)\.([A-Z]\w*(?:\.[A-Z]\w*)?)(?:\(.*\))?$`)
+	testName    = regexp.MustCompile(`^Test[A-Z]\w+$`)
 	pathName    = regexp.MustCompile(`^\.?[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_.-]+)*/?$`)
 )
 
@@ -31,6 +32,10 @@ func (r *Repository) Fault(span string) string {
 		return ""
 	}
 	switch {
+	case testName.MatchString(span):
+		if !r.Tests[span] {
+			return fmt.Sprintf("there is no test %s", span)
+		}
 	case envName.MatchString(span):
 		name, _, _ := strings.Cut(span, "=")
 		if !r.Mentions(name) && !r.Mentions(strings.TrimSuffix(name, "_FILE")) {
