@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"gorm.io/gorm"
 
 	"example.com/paycast/shared/event"
 	"example.com/paycast/shared/inbox"
@@ -184,4 +185,55 @@ func TestTwentyDeliveriesAtOnceRunTheHandlerOnce(t *testing.T) {
 func (l log) dueNow() {
 	l.t.Helper()
 	require.NoError(l.t, l.db.Exec("UPDATE t_message_consume SET next_retry_at = now() WHERE next_retry_at IS NOT NULL").Error)
+}
+
+// A partial index that a statement's condition does not imply is passed over without a word, and the statement reads
+// the whole log once per message.
+func TestNoStepReadsTheWholeLog(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	require.NoError(t, l.db.Exec(`INSERT INTO t_message_consume (consumer_group, event_id, event_type, aggregate_id, aggregate_version,
+		request_hash, status, outcome, topic, partition, "offset")
+		SELECT 'g', 'e'||i, 'OrderCreated', 'o'||(i/4), 1+i%4, 'h', 'SUCCESS', 'applied', 't', 0, i FROM generate_series(1,50000) i`).Error)
+	require.NoError(t, l.db.Exec("ANALYZE").Error)
+	pool, err := l.db.DB()
+	require.NoError(t, err)
+	pool.SetMaxOpenConns(1) // the statistics are those of a connection until it flushes them
+	scans := func() (n int64) {
+		require.NoError(t, l.db.Exec("SELECT pg_stat_force_next_flush()").Error)
+		require.NoError(t, l.db.Raw("SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 't_message_consume'").Scan(&n).Error)
+		return n
+	}
+	before := scans()
+	_, _, err = l.once(delivery(1), nil)
+	require.NoError(t, err)
+	_, _, err = l.once(delivery(1), nil)
+	require.NoError(t, err)
+	_, err = l.fail(delivery(2), inbox.Failure{Outcome: inbox.Retry})
+	require.NoError(t, err)
+	clear, err := inbox.Clear(t.Context(), l.db, delivery(3))
+	require.NoError(t, err)
+	require.False(t, clear)
+	_, _, err = l.once(delivery(3), nil)
+	require.NoError(t, err)
+	_, _, err = l.once(*l.claim(), nil)
+	require.NoError(t, err)
+	_, err = l.fail(*l.claim(), inbox.Failure{Outcome: inbox.Dead})
+	require.NoError(t, err)
+	_, err = inbox.TakeOver(t.Context(), l.db, "g", rule)
+	require.NoError(t, err)
+	require.NoError(t, l.tx(func(tx *gorm.DB) error { return inbox.Discard(t.Context(), tx, "g", l.letterIn(tx), why) }))
+	_, err = inbox.Log(t.Context(), l.db, "g", inbox.Filter{OrderNo: "o-1", Limit: 10})
+	require.NoError(t, err)
+	_, err = inbox.Count(t.Context(), l.db, "g")
+	require.NoError(t, err)
+	_, err = inbox.Facts(t.Context(), l.db, "g", "", 100, nil)
+	require.NoError(t, err)
+	require.Equal(t, before, scans())
+}
+
+func (l log) letterIn(tx *gorm.DB) (id int64) {
+	l.t.Helper()
+	require.NoError(l.t, tx.Raw("SELECT letter_id FROM t_dead_letter").Scan(&id).Error)
+	return id
 }

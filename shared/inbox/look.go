@@ -44,14 +44,19 @@ type Filter struct {
 const listLog = `
 SELECT c.*, m.error_class, m.error_code, m.error_text
 FROM t_message_consume c LEFT JOIN t_message_retry m USING (consumer_group, event_id)
-WHERE c.consumer_group = @group AND c.event_id > @after
-  AND (@status = '' OR c.status = @status) AND (@order = '' OR c.aggregate_id = @order)
-ORDER BY c.event_id LIMIT @limit`
+WHERE c.consumer_group = @group AND c.event_id > @after`
 
 // Log lists the consume log by event id.
 func Log(ctx context.Context, db *gorm.DB, group string, f Filter) ([]LogRow, error) {
 	rows := []LogRow{}
-	err := db.WithContext(ctx).Raw(listLog, map[string]any{
+	query := listLog
+	if f.Status != "" {
+		query += ` AND c.status = @status`
+	}
+	if f.OrderNo != "" {
+		query += ` AND c.aggregate_id = @order`
+	}
+	err := db.WithContext(ctx).Raw(query+` ORDER BY c.event_id LIMIT @limit`, map[string]any{
 		"group": group, "after": f.After, "status": f.Status, "order": f.OrderNo, "limit": f.Limit,
 	}).Scan(&rows).Error
 	if err != nil {
