@@ -17,12 +17,12 @@ type Repository struct {
 	Targets map[string]bool            // make targets
 	Symbols map[string]map[string]bool // package name → exported names, also Type.Method and Type.Field
 	Tests   map[string]bool            // names of test functions
-	source  strings.Builder            // all Go, SQL, YAML, JSON and Makefile text, to look names up in
+	words   map[string]bool            // of all Go, SQL, YAML, JSON and Makefile text
 }
 
 // Read walks the repository once.
 func Read(root string) (*Repository, error) {
-	r := &Repository{Root: root, Targets: map[string]bool{}, Symbols: map[string]map[string]bool{}, Tests: map[string]bool{}}
+	r := &Repository{Root: root, Targets: map[string]bool{}, Symbols: map[string]map[string]bool{}, Tests: map[string]bool{}, words: map[string]bool{}}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -47,7 +47,7 @@ func Read(root string) (*Repository, error) {
 
 func (r *Repository) keep(path string) error {
 	content, err := os.ReadFile(path)
-	r.source.Write(content)
+	r.learn(content)
 	return err
 }
 
@@ -58,7 +58,7 @@ func (r *Repository) readMakefile(path string) error {
 	for _, m := range target.FindAllStringSubmatch(string(content), -1) {
 		r.Targets[m[1]] = true
 	}
-	r.source.Write(content)
+	r.learn(content)
 	return err
 }
 
@@ -121,7 +121,13 @@ func receiver(t ast.Expr) string {
 	return ""
 }
 
-// Mentions reports whether name stands as a whole word in the program, its configuration or its SQL.
-func (r *Repository) Mentions(name string) bool {
-	return regexp.MustCompile(`(^|[^A-Za-z0-9_])` + regexp.QuoteMeta(name) + `($|[^A-Za-z0-9_])`).MatchString(r.source.String())
+var word = regexp.MustCompile(`[A-Za-z0-9_]+`)
+
+func (r *Repository) learn(content []byte) {
+	for _, w := range word.FindAll(content, -1) {
+		r.words[string(w)] = true
+	}
 }
+
+// Mentions reports whether name stands as a whole word in the program, its configuration or its SQL.
+func (r *Repository) Mentions(name string) bool { return r.words[name] }
