@@ -2,7 +2,8 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 MODULES := $(shell sed -nE 's#^(use)?[[:space:]]+\./##p' go.work)
-PROGRAMS := $(patsubst %,./%/...,$(filter services/% deploy/% tools/%,$(MODULES)))
+# The benchmark is left out: nobody else needs it, and it compiles what it compares us with.
+PROGRAMS := $(patsubst %,./%/...,$(filter-out deploy/bench,$(filter services/% deploy/% tools/%,$(MODULES))))
 LINTER := bin/golangci-lint
 
 # PARTS=real runs Apache Kafka and Elasticsearch themselves, which needs Java 17 and Maven; ARGS go to paycast-local.
@@ -10,7 +11,7 @@ PARTS ?= embedded
 LOCAL_FLAGS := --kafka $(PARTS) --search $(PARTS) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo local up down test-compose build test verify lint tidy-check alone flow clean go cc
+.PHONY: help demo local up down test-compose build test verify lint tidy-check alone flow bench-relay clean go cc
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +59,11 @@ flow: ## the way of one payment through the code, in nine stops
 	  match($$0, "// FLOW [1-9]/9") { stop = substr($$0, RSTART + 8, 3) } \
 	  stop && /^func / { at = FILENAME ":" FNR; sub(/^func (\([^)]*\) )?/, ""); sub(/[(\[].*/, ""); \
 	    printf "%s  %-24s %s\n", stop, $$0, at; stop = "" }' | sort
+
+bench-relay: go ## outbox relays beside each other, into docs/bench (QUICK=1: two cases, into .run/bench)
+	@$(if $(and $(filter real,$(PARTS)),$(if $(BROKERS),,missing)),echo "PARTS=real: name the real Kafka with BROKERS=host:port" && exit 1)
+	@go build -o bin/paycast-bench ./deploy/bench
+	@bin/paycast-bench relay-bench $(if $(QUICK),-quick -out .run/bench,-out docs/bench) $(if $(BROKERS),-brokers $(BROKERS))
 
 clean: ## remove what was built and the local stack's data
 	rm -rf bin .run

@@ -22,6 +22,7 @@ func bench(ctx context.Context, o options, rounds int, out string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close(context.WithoutCancel(ctx))) }()
+	s.Profiles = o.profiles
 	r := &report.Report{At: begin.UTC(), Quick: o.quick, Machine: report.ThisMachine(s.Version)}
 	for _, c := range comparisons(o) {
 		r.Cases = append(r.Cases, c.Case)
@@ -67,7 +68,8 @@ func compare(ctx context.Context, s *stage.Stage, c comparison, rounds int, begi
 			if err != nil {
 				return fmt.Errorf("%s, %s: %w", c.Title, l.Label, err)
 			}
-			l.Add(report.Round{Elapsed: got.Elapsed, CPU: got.CPU, Records: got.Records, Distinct: got.Distinct,
+			l.Add(report.Round{Elapsed: got.Elapsed, CPU: [3]time.Duration{got.CPU.Relays, got.CPU.Postgres, got.CPU.Kafka},
+				Records: got.Records, Distinct: got.Distinct,
 				Violations: got.Violations, Keys: got.Keys, PeakRSS: got.PeakRSS})
 			fmt.Printf("  %5v  round %d of %d  %-34s %8.0f rows/s\n", since(begin), round+1, rounds, l.Label, l.Rates[round])
 		}

@@ -26,10 +26,11 @@ const (
 
 // options are the command's.
 type options struct {
-	quick   bool
-	scale   float64 // of all row counts; for trying the program out
-	brokers string  // a Kafka from outside, for the case "real"
-	only    string  // one case by its name
+	quick    bool
+	scale    float64 // of all row counts; for trying the program out
+	brokers  string  // a Kafka from outside, for the case "real"
+	only     string  // one case by its name
+	profiles string  // folder for CPU profiles of the relays
 }
 
 // comparisons lists the cases: the base case, then one factor at a time.
@@ -41,8 +42,11 @@ func comparisons(o options) []comparison {
 	base := newComparison("base", fmt.Sprintf("%d rows of 500 bytes, %d keys, kfake, one relay", baseRows, baseKeys))
 	slowed := newComparison("slow", "The same when each produce request takes 5 ms")
 	for _, d := range design.All() {
+		if o.quick && d.Name == "tuned" {
+			continue
+		}
 		base.add(d.Name, d.Label, stage.Drain{Design: d, Rows: design.Rows{N: baseRows, Keys: baseKeys}})
-		if d.Silent || o.quick && d.Name == "tuned" {
+		if d.Silent {
 			continue
 		}
 		n := baseRows

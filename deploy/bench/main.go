@@ -22,16 +22,15 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "paycast-bench:", err)
-		stop()
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, args []string) error {
+func run(args []string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
 	if len(args) == 0 {
 		return errors.New("say relay-bench, relay or broker")
 	}
@@ -43,6 +42,7 @@ func run(ctx context.Context, args []string) error {
 		flags.Float64Var(&o.scale, "scale", 1, "multiply all numbers of rows by this")
 		flags.StringVar(&o.brokers, "brokers", "", "also measure on the Kafka at this `host:port`")
 		flags.StringVar(&o.only, "only", "", "run this case only")
+		flags.StringVar(&o.profiles, "profiles", "", "write CPU profiles of the relays to this `folder`, which slows them")
 		rounds := flags.Int("rounds", 3, "drains of each line")
 		out := flags.String("out", "", "write relay.json and relay.svg to this `folder`")
 		if err := flags.Parse(args[1:]); err != nil {

@@ -9,21 +9,22 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
 	"example.com/paycast/shared/event"
 )
 
-// chunks is our sketch of the shape that the best public outboxes for Go have: claim a batch with SKIP LOCKED, cut it
-// into contiguous chunks, one worker and one write to Kafka for each, mark the batch, claim the next. Batch and number
-// of workers are the usual defaults. Its table is as lean as it can be, and it does nothing about failures: the sketch
-// is faster than a real one. Rows of one key can lie in several chunks, and those are under way at the same time.
+// chunks is our sketch of the shape that the best public outbox for Go has: claim a batch with SKIP LOCKED, cut it into
+// contiguous chunks, one worker and one write to Kafka for each, mark the batch, claim the next. Batch, number of workers
+// and indexes are the usual ones of that shape. The sketch does nothing about failures, metrics or tracing, so it is
+// faster than a real one. Rows of one key can lie in several chunks, and those are under way at the same time.
 func chunks() Design {
 	return Design{
 		Name: "chunks", Label: "claimed batch, 8 chunks",
-		Fill: fillChunks, Run: runChunks,
-		Done: `select not exists (select from messages where status <> 'sent')`,
+		Backlog: "chunks", Fill: fillChunks, Run: runChunks,
+		Done: `select not exists (select from messages where status in (0, 1))`,
 	}
 }
 
@@ -32,30 +33,43 @@ const (
 	chunksWorkers = 8
 )
 
+// The states are 0 waiting, 1 claimed, 2 sent. The table is vacuumed as eagerly as ours.
 const chunksTable = `
 create table messages (
-    id          bigint      generated always as identity primary key,
-    message_key text        not null,
-    payload     text        not null,
-    headers     text        not null,
-    status      text        not null default 'pending',
-    token       text,
-    lease_until timestamptz,
-    created_at  timestamptz not null
-);
-create index on messages (id) where status <> 'sent';`
+    id           uuid        not null primary key,
+    topic        text        not null,
+    message_key  text        not null,
+    payload      text        not null,
+    headers      text        not null,
+    status       smallint    not null default 0 check (status between 0 and 3),
+    attempts     int         not null default 0 check (attempts >= 0),
+    available_at timestamptz not null,
+    token        uuid,
+    lease_until  timestamptz,
+    created_at   timestamptz not null,
+    sent_at      timestamptz,
+    check ((status = 1) = (token is not null) and (token is null) = (lease_until is null))
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+create index on messages (topic, available_at, id) where status = 0;
+create index on messages (created_at) where status = 0;
+create index on messages (lease_until) where status = 1;
+create index on messages (sent_at) where status = 2;`
 
 const chunksClaim = `
-update messages set status = 'claimed', token = $1, lease_until = now() + interval '2 minutes'
-where id = any(array(
+with due as (
   select id from messages
-  where status = 'pending' or status = 'claimed' and lease_until < now()
-  order by id limit $2 for update skip locked))
-returning id, message_key, payload, headers`
+  where status = 0 and topic = $1 and available_at <= now()
+  order by available_at, id
+  limit $2
+  for update skip locked
+)
+update messages m set status = 1, token = $3, lease_until = now() + interval '2 minutes'
+from due where m.id = due.id
+returning m.id, m.message_key, m.payload, m.headers`
 
 const chunksMark = `
-update messages set status = 'sent', token = null, lease_until = null
-where id = any($1) and token = $2 and status = 'claimed'`
+update messages set status = 2, sent_at = now(), token = null, lease_until = null
+where id = any($1) and token = $2`
 
 func fillChunks(ctx context.Context, databaseURL string, rows Rows) error {
 	conn, err := pgx.Connect(ctx, databaseURL)
@@ -63,17 +77,17 @@ func fillChunks(ctx context.Context, databaseURL string, rows Rows) error {
 		return err
 	}
 	defer func() { _ = conn.Close(ctx) }()
-	// Claimed and sent rows change the index each time; the table is vacuumed as eagerly as ours.
-	if _, err := conn.Exec(ctx, chunksTable+`alter table messages set (
-	    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0)`); err != nil {
+	if _, err := conn.Exec(ctx, chunksTable); err != nil {
 		return err
 	}
-	return load(ctx, databaseURL, "messages", []string{"message_key", "payload", "headers", "created_at"}, rows,
-		func(e event.Event) []any { return []any{e.AggregateID, string(e.Payload), lines(e), e.Time} })
+	columns := []string{"id", "topic", "message_key", "payload", "headers", "available_at", "created_at"}
+	return load(ctx, databaseURL, "messages", columns, rows, func(e event.Event) []any {
+		return []any{uuid.MustParse(e.ID), Topic, e.AggregateID, string(e.Payload), lines(e), e.Time, e.Time}
+	})
 }
 
 type chunksRow struct {
-	ID                    int64
+	ID                    pgtype.UUID
 	Key, Payload, Headers string
 }
 
@@ -90,7 +104,7 @@ func runChunks(ctx context.Context, t Target) error {
 	defer pool.Close()
 	for ctx.Err() == nil {
 		token := uuid.NewString()
-		found, err := pool.Query(ctx, chunksClaim, token, chunksBatch)
+		found, err := pool.Query(ctx, chunksClaim, Topic, chunksBatch, token)
 		if err != nil {
 			return err
 		}
@@ -104,7 +118,7 @@ func runChunks(ctx context.Context, t Target) error {
 		}
 		var sends errgroup.Group
 		size := (len(rows) + chunksWorkers - 1) / chunksWorkers
-		ids := make([]int64, 0, len(rows))
+		ids := make([]pgtype.UUID, 0, len(rows))
 		for from := 0; from < len(rows); from += size {
 			chunk := rows[from:min(from+size, len(rows))]
 			for _, r := range chunk {

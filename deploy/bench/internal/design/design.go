@@ -25,6 +25,8 @@ type Design struct {
 	Serial bool
 	// Silent says that it sends nothing.
 	Silent bool
+	// Backlog names what Fill makes; designs with the same name work on the same.
+	Backlog string
 	// Fill makes the tables in an empty database, and in them the backlog.
 	Fill func(ctx context.Context, databaseURL string, rows Rows) error
 	// Append opens an application that commits single events, and that wakes the relay after each if it is told to and

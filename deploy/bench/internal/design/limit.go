@@ -16,7 +16,7 @@ func limit() Design {
 	d := ours()
 	return Design{
 		Name: "limit", Label: "claim and mark alone", Silent: true,
-		Fill: d.Fill, Done: d.Done, Run: runLimit,
+		Backlog: d.Backlog, Fill: d.Fill, Done: d.Done, Run: runLimit,
 	}
 }
 

@@ -23,7 +23,7 @@ const forwarderTopic = "outbox"
 func naive() Design {
 	return Design{
 		Name: "naive", Label: "watermill-sql, defaults", Serial: true,
-		Fill: fillWatermill, Append: newWatermillAppender, Done: watermillDone,
+		Backlog: "watermill", Fill: fillWatermill, Append: newWatermillAppender, Done: watermillDone,
 		Run: func(ctx context.Context, t Target) error {
 			return runWatermill(ctx, t, sql.DefaultPostgreSQLSchema{}, wkafka.PublisherConfig{})
 		},
@@ -34,7 +34,7 @@ func naive() Design {
 func tuned() Design {
 	return Design{
 		Name: "tuned", Label: "watermill-sql, tuned", Serial: true,
-		Fill: fillWatermill, Done: watermillDone,
+		Backlog: "watermill", Fill: fillWatermill, Done: watermillDone,
 		Run: func(ctx context.Context, t Target) error {
 			return runWatermill(ctx, t, sql.DefaultPostgreSQLSchema{SubscribeBatchSize: 1000}, wkafka.PublisherConfig{
 				OverwriteSaramaConfig: safeProducer(),
@@ -74,6 +74,7 @@ func runWatermill(ctx context.Context, t Target, schema sql.DefaultPostgreSQLSch
 	if err != nil {
 		return err
 	}
+	defer func() { _ = pub.Close() }()
 	fwd, err := forwarder.NewForwarder(sub, pub, log, forwarder.Config{ForwarderTopic: forwarderTopic})
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 func ours() Design {
 	return Design{
 		Name: "ours", Label: "paycast",
-		Fill: fillOurs, Append: newOurAppender, Run: runOurs,
+		Backlog: "ours", Fill: fillOurs, Append: newOurAppender, Run: runOurs,
 		Done: `select not exists (select from t_outbox_event where status <> 'SENT' and not skipped)`,
 	}
 }

@@ -12,10 +12,10 @@ func (r *Report) Table(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, c := range r.Cases {
 		fmt.Fprintf(t, "\n%s\n", c.Title)
-		fmt.Fprintf(t, "\trows/s\tmin\tmax\trows\tkeys\trelays\tread back\tout of order\tpeak RSS\tCPU/row\t\n")
+		fmt.Fprintf(t, "\trows/s\tmin\tmax\trows\tkeys\trelays\tread back\tout of order\tpeak RSS\tCPU/row: relay\tPostgres\tKafka\t\n")
 		for _, l := range c.Lines {
-			fmt.Fprintf(t, "%s\t%.0f\t%.0f\t%.0f\t%d\t%d\t%d\t%s\t%s\t%.0f MB\t%.0f µs\t\n",
-				l.Label, l.Median, l.Min, l.Max, l.Rows, l.Keys, l.Relays, l.readBack(), l.order(), l.PeakRSSMB, l.CPU)
+			fmt.Fprintf(t, "%s\t%.0f\t%.0f\t%.0f\t%d\t%d\t%d\t%s\t%s\t%.0f MB\t%.0f µs\t%.0f µs\t%.0f µs\t\n",
+				l.Label, l.Median, l.Min, l.Max, l.Rows, l.Keys, l.Relays, l.readBack(), l.order(), l.PeakRSSMB, l.CPU.Relays, l.CPU.Postgres, l.CPU.Kafka)
 		}
 	}
 	if len(r.Idle) > 0 {

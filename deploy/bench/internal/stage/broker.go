@@ -48,11 +48,12 @@ type broker struct {
 	addr   string
 	client *kgo.Client
 	from   kadm.ListedOffsets // where the topic ended before
-	kill   func()             // nothing for a broker from outside
+	own    *process           // nil for a broker from outside
+	dir    string
 }
 
 func (s *Stage) broker(ctx context.Context, outside string, delay time.Duration) (_ *broker, err error) {
-	b := &broker{addr: outside, kill: func() {}}
+	b := &broker{addr: outside}
 	if outside == "" {
 		if err := s.ownBroker(ctx, b, delay); err != nil {
 			return nil, err
@@ -61,7 +62,7 @@ func (s *Stage) broker(ctx context.Context, outside string, delay time.Duration)
 		return nil, err
 	}
 	if b.client, err = kgo.NewClient(kgo.SeedBrokers(kafka.BrokerList(b.addr)...)); err != nil {
-		b.kill()
+		b.close()
 		return nil, err
 	}
 	b.from, err = b.ends(ctx)
@@ -77,24 +78,27 @@ func (s *Stage) ownBroker(ctx context.Context, b *broker, delay time.Duration) e
 		return err
 	}
 	s.n++
-	dir := filepath.Join(s.Dir, fmt.Sprintf("broker_%d", s.n))
+	b.dir = filepath.Join(s.Dir, fmt.Sprintf("broker_%d", s.n))
 	b.addr = fmt.Sprintf("127.0.0.1:%d", port)
-	p, err := s.process(ctx, "broker", "-addr", b.addr, "-dir", dir, "-delay", delay.String())
-	if err != nil {
-		return err
+	b.own, err = s.process(ctx, "broker", "-addr", b.addr, "-dir", b.dir, "-delay", delay.String())
+	return err
+}
+
+func (b *broker) cpu() time.Duration {
+	if b.own == nil {
+		return 0
 	}
-	b.kill = func() {
-		p.kill()
-		_ = os.RemoveAll(dir) // Stage.Close removes what is left
-	}
-	return nil
+	return cpu(b.own.pid())
 }
 
 func (b *broker) close() {
 	if b.client != nil {
 		b.client.Close()
 	}
-	b.kill()
+	if b.own != nil {
+		b.own.kill()
+		_ = os.RemoveAll(b.dir) // Stage.Close removes what is left
+	}
 }
 
 func (b *broker) ends(ctx context.Context) (kadm.ListedOffsets, error) {

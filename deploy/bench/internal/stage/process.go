@@ -2,15 +2,13 @@ package stage
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"strconv"
-	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"example.com/paycast/shared/embedded"
@@ -75,26 +73,18 @@ func (p *process) kill() {
 	<-p.exited
 }
 
+func (p *process) pid() int { return p.cmd.Process.Pid }
+
 func (p *process) words() string { return p.log.String() }
 
-// usage is the largest resident set in bytes so far, and the CPU time. Both are 0 where there is no /proc.
-func (p *process) usage() (peakRSS int, cpu time.Duration) {
-	dir := fmt.Sprintf("/proc/%d/", p.cmd.Process.Pid)
-	status, _ := os.ReadFile(dir + "status")
-	for line := range strings.Lines(string(status)) {
-		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "VmHWM:" {
-			kB, _ := strconv.Atoi(fields[1])
-			peakRSS = kB << 10
-		}
+// term ends the process in its own way.
+func (p *process) term() {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	select {
+	case <-p.exited:
+	case <-time.After(10 * time.Second):
+		p.kill()
 	}
-	stat, _ := os.ReadFile(dir + "stat")
-	// After the command in brackets: state is field 3, user and system time are 14 and 15, in hundredths of a second.
-	if fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])); len(fields) > 12 {
-		user, _ := strconv.Atoi(fields[11])
-		system, _ := strconv.Atoi(fields[12])
-		cpu = time.Duration(user+system) * 10 * time.Millisecond
-	}
-	return peakRSS, cpu
 }
 
 // tail keeps the last words of a process.

@@ -18,6 +18,8 @@ type Stage struct {
 	Dir     string
 	Version string // of the server
 
+	Profiles string // a folder for CPU profiles of the relays; empty: none
+
 	server    *embedded.Postgres
 	admin     *pgx.Conn
 	templates map[string]bool
@@ -57,9 +59,9 @@ func (s *Stage) Close(ctx context.Context) error {
 
 func (s *Stage) url(database string) string { return s.server.URL(database, embedded.Superuser, "") }
 
-// database makes a copy of a database that d has filled, and fills that one when it is not there yet.
+// database makes a copy of a database with d's backlog, and fills that one when it is not there yet.
 func (s *Stage) database(ctx context.Context, d design.Design, rows design.Rows) (name string, err error) {
-	template := d.Name + "_" + rows.Name()
+	template := d.Backlog + "_" + rows.Name()
 	if !s.templates[template] {
 		if err := s.exec(ctx, "create database "+template); err != nil {
 			return "", err
@@ -99,11 +101,14 @@ type Outcome struct {
 	Elapsed    time.Duration
 	Records    int
 	Distinct   int
-	Violations int           // versions that do not stand behind the version before in their partition, see readBack
-	Keys       int           // with at least one violation
-	PeakRSS    int           // bytes, of the largest relay process; 0 when the system does not tell
-	CPU        time.Duration // of all relay processes
+	Violations int // versions that do not stand behind the version before in their partition, see readBack
+	Keys       int // with at least one violation
+	PeakRSS    int // bytes, of the largest relay process; 0 when the system does not tell
+	CPU        CPU
 }
+
+// CPU is the processor time of a drain, by who used it.
+type CPU struct{ Relays, Postgres, Kafka time.Duration }
 
 // limitOfADrain ends a drain that hangs.
 const limitOfADrain = 15 * time.Minute
@@ -132,8 +137,12 @@ func (s *Stage) Run(ctx context.Context, d Drain) (out Outcome, err error) {
 			r.kill()
 		}
 	}()
-	for range d.Relays {
-		r, err := s.process(ctx, "relay", d.Design.Name, "-database", s.url(name), "-brokers", b.addr)
+	for i := range d.Relays {
+		args := []string{"relay", d.Design.Name, "-database", s.url(name), "-brokers", b.addr}
+		if s.Profiles != "" {
+			args = append(args, "-profile", filepath.Join(s.Profiles, fmt.Sprintf("%s_%s_%d.pprof", d.Design.Name, name, i)))
+		}
+		r, err := s.process(ctx, args...)
 		if err != nil {
 			return out, err
 		}
@@ -143,6 +152,7 @@ func (s *Stage) Run(ctx context.Context, d Drain) (out Outcome, err error) {
 	if err := s.exec(ctx, "checkpoint"); err != nil {
 		return out, err
 	}
+	before := CPU{Postgres: familyCPU(s.server.Pid()), Kafka: b.cpu()}
 	begin := time.Now()
 	for _, r := range relays {
 		if err := r.tell("go"); err != nil {
@@ -153,9 +163,12 @@ func (s *Stage) Run(ctx context.Context, d Drain) (out Outcome, err error) {
 		return out, err
 	}
 	out.Elapsed = time.Since(begin)
+	out.CPU = CPU{Postgres: familyCPU(s.server.Pid()) - before.Postgres, Kafka: b.cpu() - before.Kafka}
 	for _, r := range relays {
-		rss, cpu := r.usage()
-		out.PeakRSS, out.CPU = max(out.PeakRSS, rss), out.CPU+cpu
+		out.PeakRSS, out.CPU.Relays = max(out.PeakRSS, peakRSS(r.pid())), out.CPU.Relays+cpu(r.pid())
+		if s.Profiles != "" {
+			r.term()
+		}
 	}
 	if d.Design.Silent {
 		return out, nil
