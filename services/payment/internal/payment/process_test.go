@@ -238,6 +238,36 @@ func TestMetricsAreWellFormedAndStartAtZero(t *testing.T) {
 	}
 }
 
+func TestReadyOnlyOnceTheTablesAreThere(t *testing.T) {
+	t.Parallel()
+	env := service.Env{
+		"DATABASE_URL": testkit.Postgres(t), "MERCHANT_ID": merchant, "WEBHOOK_SECRETS": webhook.NewSecret(),
+		"HTTP_ADDR": testkit.FreeAddr(t), "OPS_ADDR": testkit.FreeAddr(t), "LOG_LEVEL": "error",
+	}
+	testkit.Run(t, "payment", func(ctx context.Context) error { return payment.API(ctx, env) })
+	readyz := func() string {
+		resp, err := http.Get("http://" + env["OPS_ADDR"] + "/readyz")
+		if err != nil {
+			return err.Error()
+		}
+		defer func() { _ = resp.Body.Close() }()
+		body, _ := io.ReadAll(resp.Body)
+		return resp.Status + string(body)
+	}
+	says := func(what string) func() error {
+		return func() error {
+			if got := readyz(); !strings.Contains(got, what) {
+				return fmt.Errorf("/readyz says %s", got)
+			}
+			return nil
+		}
+	}
+	testkit.Eventually(t, 10*time.Second, says("t_order"))
+	require.Contains(t, readyz(), "503")
+	require.NoError(t, payment.Migrate(t.Context(), env))
+	testkit.Eventually(t, 10*time.Second, says("200 OK"))
+}
+
 func TestFiveStartersMigrateAtOnce(t *testing.T) {
 	t.Parallel()
 	dbURL := testkit.Postgres(t)

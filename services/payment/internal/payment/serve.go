@@ -65,7 +65,10 @@ func API(ctx context.Context, env service.Env) error {
 		return err
 	}
 	p.Close(func() { postgres.Close(db) })
-	p.Ready("postgres", postgres.Ping(db))
+	p.Ready("postgres", func(ctx context.Context) error {
+		// Not only a ping: without the tables every request would fail.
+		return db.WithContext(ctx).Exec("select from t_order, t_outbox_event limit 0").Error
+	})
 	p.Settings(postgres.Settings(db))
 	waker := outbox.NewWaker(cfg.DatabaseURL, p.Log)
 	p.Go("waker", waker.Run)
