@@ -16,8 +16,9 @@ import (
 const Retention = 7 * 24 * time.Hour
 
 // EnsureTopics creates the topics that are missing, each with event.Partitions partitions, and returns when all of them
-// have leaders: Kafka answers a creation earlier than that. A topic that exists with another number of partitions is an
-// error, because its keys would be on other partitions than ours. Any number of callers may run it at once.
+// have leaders that serve: Kafka answers a creation earlier than that. A topic that exists with another number of
+// partitions is an error, because its keys would be on other partitions than ours. Any number of callers may run it at
+// once.
 func EnsureTopics(ctx context.Context, brokers string, topics ...string) error {
 	admin, err := sarama.NewClusterAdmin(BrokerList(brokers), baseConfig("topics"))
 	if err != nil {
@@ -31,6 +32,9 @@ func EnsureTopics(ctx context.Context, brokers string, topics ...string) error {
 	}
 	for {
 		err := verify(admin, topics)
+		for i := 0; i < len(topics) && err == nil; i++ {
+			_, err = HighWatermarks(ctx, brokers, topics[i]) // a leader is named before it knows that it is one
+		}
 		if err == nil || errors.Is(err, errPartitions) {
 			return err
 		}

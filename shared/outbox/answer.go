@@ -104,6 +104,10 @@ func brokerSays(k sarama.KError) result {
 	}
 }
 
+// Classify names what a relay makes of a publisher's error, as its metrics do: accepted, rejected, unreachable, unknown or
+// refused.
+func Classify(err error) string { return string(classify(err).result) }
+
 // settlement is how an answer that is not "accepted" changes the row.
 type settlement struct {
 	status        string // "": back to where it was
