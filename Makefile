@@ -11,7 +11,7 @@ PARTS ?= embedded
 LOCAL_FLAGS := --kafka $(PARTS) --search $(PARTS) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo local up down test-compose build test verify lint tidy-check alone flow bench-relay clean go cc
+.PHONY: help demo local up down test-compose build test verify lint tidy-check alone flow new-service bench-relay clean go cc
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ bench-relay: go ## outbox relays beside each other, into docs/bench (QUICK=1: tw
 	@$(if $(and $(filter real,$(PARTS)),$(if $(BROKERS),,missing)),echo "PARTS=real: name the real Kafka with BROKERS=host:port" && exit 1)
 	@go build -o bin/paycast-bench ./deploy/bench
 	@bin/paycast-bench relay-bench $(if $(QUICK),-quick -out .run/bench,-out docs/bench) $(if $(BROKERS),-brokers $(BROKERS))
+
+new-service: go ## a copy of the template that takes part at once: NAME=coupon EVENT=PaymentSucceeded (docs/template.md)
+	@go run ./tools/newservice "$${NAME:-}" "$${EVENT:-}"
 
 clean: ## remove what was built and the local stack's data
 	rm -rf bin .run
