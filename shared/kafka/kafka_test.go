@@ -138,16 +138,9 @@ func TestTopicsAreCreatedOnceAndNeverByUsingThem(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, high, event.Partitions)
 
-	admin, err := sarama.NewClusterAdmin(BrokerList(b.Brokers()), baseConfig("test"))
+	made, err := DescribeTopics(t.Context(), b.Brokers(), event.Topic)
 	require.NoError(t, err)
-	defer func() { require.NoError(t, admin.Close()) }()
-	got, err := admin.DescribeConfig(sarama.ConfigResource{Type: sarama.TopicResource, Name: event.Topic, ConfigNames: []string{"cleanup.policy", "retention.ms"}})
-	require.NoError(t, err)
-	values := map[string]string{}
-	for _, entry := range got {
-		values[entry.Name] = entry.Value
-	}
-	require.Equal(t, map[string]string{"cleanup.policy": "delete", "retention.ms": "604800000"}, values)
+	require.Equal(t, []TopicSettings{{event.Topic, event.Partitions, "delete", 7 * 24 * time.Hour}}, made)
 
 	require.ErrorIs(t, EnsureTopics(t.Context(), b.Brokers(), "narrow"), errPartitions)
 

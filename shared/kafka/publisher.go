@@ -38,8 +38,8 @@ type Publisher struct {
 
 // client is one connection to the cluster. Watermill's publisher must not be closed while somebody publishes.
 type client struct {
-	*wkafka.Publisher
-	users sync.WaitGroup
+	publisher *wkafka.Publisher
+	users     sync.WaitGroup
 }
 
 // ErrClosed is the answer of a publisher after Close.
@@ -64,7 +64,7 @@ func (p *Publisher) Publish(topic string, msgs ...*message.Message) error {
 		return fmt.Errorf("connecting to kafka: %w", err)
 	}
 	defer c.users.Done()
-	err = c.Publisher.Publish(topic, msgs...)
+	err = c.publisher.Publish(topic, msgs...)
 	if errors.Is(err, sarama.ErrOutOfBrokers) || errors.Is(err, breaker.ErrBreakerOpen) {
 		p.retire(c)
 	}
@@ -104,7 +104,7 @@ func (p *Publisher) retire(c *client) {
 	p.current = nil
 	p.finishing.Go(func() {
 		c.users.Wait()
-		if err := c.Close(); err != nil {
+		if err := c.publisher.Close(); err != nil {
 			p.config.Log.Warn("closing a kafka client", "error", err)
 		}
 	})
@@ -144,7 +144,7 @@ func (p *Publisher) connect() error {
 	p.mu.Lock()
 	closed, current := p.closed, p.current
 	if !closed && current == nil {
-		p.current = &client{Publisher: inner}
+		p.current = &client{publisher: inner}
 	}
 	p.mu.Unlock()
 	if closed || current != nil {

@@ -75,14 +75,17 @@ func describe(brokers string, topics []string) (found []TopicSettings, err error
 		if errors.Is(t.Err, sarama.ErrUnknownTopicOrPartition) {
 			continue
 		}
-		entries, err := admin.DescribeConfig(sarama.ConfigResource{
+		described, err := admin.DescribeConfigs([]*sarama.ConfigResource{{
 			Type: sarama.TopicResource, Name: t.Name, ConfigNames: []string{"cleanup.policy", "retention.ms"},
-		})
+		}}, sarama.DescribeConfigsOptions{})
+		if err == nil && (len(described) != 1 || described[0].ErrorCode != 0) {
+			err = sarama.ErrIncompleteResponse
+		}
 		if err != nil {
 			return nil, fmt.Errorf("asking kafka about topic %s: %w", t.Name, err)
 		}
 		one := TopicSettings{Topic: t.Name, Partitions: len(t.Partitions)}
-		for _, e := range entries {
+		for _, e := range described[0].Configs {
 			switch e.Name {
 			case "cleanup.policy":
 				one.Cleanup = e.Value

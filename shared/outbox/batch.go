@@ -166,15 +166,15 @@ func (b *batch) settled(ctx context.Context, done []outcome, fenced int) {
 	verbose := r.c.Log.Enabled(ctx, slog.LevelDebug)
 	for _, o := range done {
 		log := r.c.Log.DebugContext
-		switch {
-		case o.answer.result == resultAccepted:
+		switch o.answer.result {
+		case resultAccepted:
 			r.m.delay.Observe((o.row.age + time.Since(b.hold.Begun())).Seconds())
 			if !verbose {
 				continue // most rows end here
 			}
-		case o.answer.result == resultUnknown:
+		case resultUnknown:
 			log = r.c.Log.WarnContext
-		case o.answer.result == resultRejected:
+		case resultRejected:
 			log = r.c.Log.ErrorContext
 		}
 		log(o.row.context(ctx), "outbox row settled", "event_id", o.row.eventID, "order_no", o.row.key, "destination", o.row.destination,

@@ -174,9 +174,7 @@ func (m *model) claim(s state, w int) {
 			if subset&(1<<i) == 0 || s.row[i].status != due || s.row[i].held || m.mutant == watermark && int8(i) < s.seen {
 				continue
 			}
-			if f := front(i); f >= 0 && m.mutant != skipLockedOnly && s.row[f].status != sent &&
-				!(t.row[f].status == claimed && t.row[f].owner == int8(w) && s.row[f].status == due) &&
-				!(m.mutant == deadCountsAsFinished && s.row[f].status == dead) {
+			if f := front(i); f >= 0 && !m.passes(s, t, f) {
 				continue
 			}
 			any = true
@@ -199,6 +197,13 @@ func (m *model) claim(s state, w int) {
 		}
 		m.emit(t)
 	}
+}
+
+// passes: the row in front is sent, or was taken by this very claim, which t is in the middle of.
+func (m *model) passes(s, t state, front int) bool {
+	before := s.row[front].status
+	return before == sent || before == due && t.row[front].status == claimed ||
+		m.mutant == skipLockedOnly || m.mutant == deadCountsAsFinished && before == dead
 }
 
 // hold sets a row aside behind one that cannot move now.
@@ -236,7 +241,8 @@ func (m *model) send(s state, w, i int) {
 		m.emit(to(unknown)) // it stops, or its time is short
 		if f := front(i); f >= 0 {
 			before := s.worker[w].phase[f]
-			if before != none && before != accepted && before != done && !(m.mutant == chainGoesOn && before >= accepted) {
+			ahead := before == none || before == accepted || before == done || m.mutant == chainGoesOn && before > accepted
+			if !ahead {
 				return
 			}
 		}

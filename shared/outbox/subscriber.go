@@ -130,7 +130,7 @@ func (f *feeder) take(ctx context.Context, l lane, single bool) (int, error) {
 	// A window that is full of waiting rows hides others. Rows that wait for a send of a few milliseconds are left alone.
 	held := 0
 	if waiting > len(rows) && time.Since(f.vainHold) > 100*time.Millisecond {
-		if held, err = f.Relay.hold(ctx, l.destination, l.alone); err != nil {
+		if held, err = f.hold(ctx, l.destination, l.alone); err != nil {
 			return 0, err
 		}
 		if held == 0 {
