@@ -39,7 +39,8 @@ type outboxList struct {
 func (c outboxList) Run(a *app) error {
 	return a.list(c.filter, listing{
 		what: "outbox rows", path: "/ops/outbox", key: "rows", query: url.Values{"status": {c.Status}, "order_no": {c.Order}},
-		columns: []string{"service", "event_id", "order_no", "event_type", "aggregate_version", "status", "skipped", "retry_count", "held_by", "last_error_code", "created_at"},
+		columns: []string{"service", "event_id", "order_no", "event_type", "aggregate_version", "status", "skipped", "retry_count", "takeover_count", "held_by",
+			"last_error_code", "partition", "offset", "created_at"},
 	})
 }
 

@@ -88,16 +88,20 @@ func main() {
 	os.Exit(code)
 }
 
-func run(ctx context.Context, args []string, env service.Env, out, complain io.Writer) int {
-	var c commands
-	helped := false
-	k, err := kong.New(&c, kong.Name("payctl"), kong.Description("Look at a running paycast and mend it, through each service's operations API."),
-		kong.Writers(out, complain), kong.Exit(func(int) { helped = true }),
-		kong.Vars{"horizon": kafka.Retention.String()}, kong.ConfigureHelp(kong.HelpOptions{Compact: true}))
+func (c *commands) parse(args []string, options ...kong.Option) (*kong.Context, error) {
+	k, err := kong.New(c, append(options, kong.Name("payctl"),
+		kong.Description("Look at a running paycast and mend it, through each service's operations API."),
+		kong.Vars{"horizon": kafka.Retention.String()}, kong.ConfigureHelp(kong.HelpOptions{Compact: true}))...)
 	if err != nil {
 		panic(err) // the grammar above is wrong
 	}
-	parsed, err := k.Parse(args)
+	return k.Parse(args)
+}
+
+func run(ctx context.Context, args []string, env service.Env, out, complain io.Writer) int {
+	var c commands
+	helped := false
+	parsed, err := c.parse(args, kong.Writers(out, complain), kong.Exit(func(int) { helped = true }))
 	if helped {
 		return exitOK
 	}

@@ -2,6 +2,9 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -110,4 +113,22 @@ func TestCommandLineMistakesAreUsageErrors(t *testing.T) {
 	code, out, _ := s.payctl("outbox", "release", "--help")
 	require.Equal(t, exitOK, code)
 	require.Contains(t, out, "--reason")
+}
+
+// TestRunbookTypesWhatThereIs: at three in the morning a command of the runbook has to be one.
+func TestRunbookTypesWhatThereIs(t *testing.T) {
+	t.Parallel()
+	content, err := os.ReadFile("../../docs/runbook.md")
+	require.NoError(t, err)
+	lines := regexp.MustCompile("bin/payctl ([^|#`\n]+)").FindAllStringSubmatch(string(content), -1)
+	require.Greater(t, len(lines), 20)
+	word := regexp.MustCompile(`"[^"]*"|\S+`)
+	for _, line := range lines {
+		var args []string
+		for _, w := range word.FindAllString(line[1], -1) {
+			args = append(args, strings.Trim(w, `"`))
+		}
+		_, err := new(commands).parse(args)
+		require.NoError(t, err, line[0])
+	}
 }

@@ -73,7 +73,7 @@ func producing(p Process, s settings.Producer) Finding {
 func offsets(p Process, g settings.Group) Finding {
 	return Finding{
 		Rule: "offsets", Of: p.Name, OK: g.Initial == "oldest" && !g.Reset,
-		Arithmetic: fmt.Sprintf("a group without offsets begins at %s = oldest, jumps over lost ones: %t = false", g.Initial, g.Reset),
+		Arithmetic: fmt.Sprintf("initial offset %s = oldest, reset of lost offsets %t = false", g.Initial, g.Reset),
 		Otherwise:  "a new group misses what was published before its first start, or loses events silently; subscribe through shared/kafka only",
 	}
 }

@@ -60,7 +60,7 @@ func TestEachRuleIsBrokenByItsOwnConfiguration(t *testing.T) {
 		"acks of the leader alone":           {func(_ *Facts, p *Process) { p.Report.Producers[0].Acks = "leader" }, "producer", "acks=leader"},
 		"a producer that is not idempotent":  {func(_ *Facts, p *Process) { p.Report.Producers[0].Idempotent = false }, "producer", "idempotent=false"},
 		"five open requests":                 {func(_ *Facts, p *Process) { p.Report.Producers[0].OpenRequests = 5 }, "producer", "open requests 5"},
-		"a group that begins at the end":     {func(_ *Facts, p *Process) { p.Report.Groups[0].Initial = "newest" }, "offsets", "begins at newest"},
+		"a group that begins at the end":     {func(_ *Facts, p *Process) { p.Report.Groups[0].Initial = "newest" }, "offsets", "newest = oldest"},
 		"lost offsets are jumped over":       {func(_ *Facts, p *Process) { p.Report.Groups[0].Reset = true }, "offsets", "true = false"},
 		"a handler slower than a rebalance":  {func(_ *Facts, p *Process) { p.Report.Groups[0].Deadline = 20 * second }, "handler", "20s < rebalance timeout 20s"},
 		"a topic with fewer partitions":      {func(f *Facts, _ *Process) { f.Topics[0].Partitions = 6 }, "partitions", "6 = 12"},
