@@ -11,7 +11,7 @@ PARTS ?= embedded
 LOCAL_FLAGS := --kafka $(PARTS) --search $(PARTS) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo local up down test-compose build test verify lint tidy-check alone flow new-service bench-relay clean go cc
+.PHONY: help demo local up down test-compose build test test-real verify lint tidy-check alone flow new-service bench-relay clean go cc
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,10 +34,14 @@ test-compose: ## the Compose project once through, with processes killed under l
 	deploy/compose/e2e/run
 
 build: go ## all programs, into bin/
+	@test -x bin/paycast-local || echo "building; the first time compiles everything and takes some minutes"
 	@go build -o bin/ $(PROGRAMS)
 
 test: go cc ## all tests of all modules, with the race detector
 	go test -race -timeout 15m $(MODULES:%=./%/...)
+
+test-real: go cc ## contract and end-to-end tests on the real Kafka and Elasticsearch (Java 17; Maven the first time)
+	go test -race -tags real -count=1 -p 1 -timeout 30m ./shared/real/... ./deploy/local/e2e/...
 
 verify: go cc ## the long runs
 	go test -race -tags verify -count=1 -timeout 2h $(MODULES:%=./%/...)

@@ -47,7 +47,7 @@ func (c demoCommand) Run(ctx context.Context) (err error) {
 	var deaths obituaries
 	cfg.Defaults, cfg.Deaths = impatient, &deaths
 	cfg.Report = func(s stack.Step) { out.Step(s.Name, s.Detail, s.Took, s.Pending) }
-	out.Chapter("Everything comes up on this machine")
+	out.Chapter("Everything comes up on this machine: " + cfg.Parts())
 	s, err := stack.Up(ctx, cfg)
 	if err != nil {
 		return err

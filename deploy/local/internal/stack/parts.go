@@ -31,6 +31,18 @@ const (
 // Real, as Config.Kafka or Config.Search, runs the product itself and not what stands in for it.
 const Real = "real"
 
+// Parts says which of the parts are real.
+func (c Config) Parts() string {
+	kafka, search := "kfake for Kafka", "a stand-in for Elasticsearch"
+	if c.Kafka == Real {
+		kafka = "Apache Kafka " + real.KafkaVersion
+	}
+	if c.Search == Real {
+		search = "Elasticsearch " + real.ElasticsearchVersion
+	}
+	return "PostgreSQL, " + kafka + ", " + search
+}
+
 // part is a server that paycast needs and that somebody else has written.
 type part struct {
 	spec  supervise.Spec

@@ -213,6 +213,9 @@ func (p *Process) AwaitReady(ctx context.Context) error {
 		case <-exited:
 			return errors.New(p.Obituary())
 		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.Canceled) {
+				return fmt.Errorf("waiting for %s: %w", p.Name, ctx.Err())
+			}
 			return fmt.Errorf("%s is not ready: %w\n%s", p.Name, last, p.Tail(tailLines))
 		case <-time.After(50 * time.Millisecond):
 		}
