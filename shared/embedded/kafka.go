@@ -50,6 +50,7 @@ func NewKafka(cfg KafkaConfig, more ...kfake.Opt) (*kfake.Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("starting kafka on %s: %w", cfg.Addr, err)
 	}
+	refuseImpossibleTopics(cluster, host, port)
 	for topic, partitions := range cfg.Topics {
 		if cluster.TopicInfo(topic) != nil {
 			continue
