@@ -10,12 +10,16 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/goleak"
+
+	"example.com/paycast/shared/ops"
+	"example.com/paycast/shared/settings"
 )
 
 func TestMain(m *testing.M) {
@@ -215,4 +219,36 @@ func freeAddr(t *testing.T) string {
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
 	return l.Addr().String()
+}
+
+func TestSettingsAreToldWhenAllPartsAreThereAndOnlyWithTheToken(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	addr := freeAddr(t)
+	p, err := start(ctx, "x", Base{OpsAddr: addr, OpsToken: "0123456789abcdef", LogLevel: "info"}, io.Discard)
+	require.NoError(t, err)
+	var down atomic.Bool
+	p.Settings(func(_ context.Context, to *settings.Report) error {
+		if down.Load() {
+			return errors.New("the database is down")
+		}
+		to.Leases = append(to.Leases, settings.Lease{Of: "rows", Lease: settings.Duration(15 * time.Second)})
+		return nil
+	})
+	client := ops.Client{BaseURL: "http://" + addr, Token: "0123456789abcdef"}
+	var r settings.Report
+	require.ErrorContains(t, client.GetJSON(ctx, "/ops/settings", nil, &r), "starting up")
+	waited := make(chan error, 1)
+	go func() { waited <- p.Wait() }()
+	require.Eventually(t, func() bool { return client.GetJSON(ctx, "/ops/settings", nil, &r) == nil }, 5*time.Second, time.Millisecond)
+	require.Equal(t, "x", r.Process)
+	require.Equal(t, settings.Duration(15*time.Second), r.Leases[0].Lease, "it reads as it was written")
+	require.WithinDuration(t, time.Now(), r.Now, 5*time.Second)
+	down.Store(true)
+	require.ErrorContains(t, client.GetJSON(ctx, "/ops/settings", nil, &r), "the database is down")
+	require.Error(t, ops.Client{BaseURL: client.BaseURL}.GetJSON(ctx, "/ops/settings", nil, &r))
+	stop()
+	require.NoError(t, <-waited)
+	http.DefaultClient.CloseIdleConnections()
 }
