@@ -49,10 +49,15 @@ func From(r *http.Request) (By, error) {
 	if err := json.NewDecoder(r.Body).Decode(&by); err != nil {
 		return By{}, ErrNobody
 	}
+	return by, by.Check()
+}
+
+// Check says whether there are a person and a reason.
+func (by By) Check() error {
 	if by.Actor == "" || len(by.Actor) > 128 || by.Reason == "" || len(by.Reason) > 512 {
-		return By{}, ErrNobody
+		return ErrNobody
 	}
-	return by, nil
+	return nil
 }
 
 // Write records an act in the caller's transaction, and refuses a handle outside one.

@@ -28,7 +28,9 @@ type Settings struct {
 	RetryPoll      time.Duration `env:"CONSUMER_RETRY_POLL" envDefault:"1s"`       // how often the idle lane looks for due messages
 	FailuresInARow int           `env:"CONSUMER_FAILURES_IN_A_ROW" envDefault:"10"`
 	Stuck          time.Duration `env:"CONSUMER_STUCK" envDefault:"30s"` // lag without progress for so long is not ready
-	LetterOwner    string        `env:"DEAD_LETTER_OWNER"`               // who answers for dead letters; default: the group's name
+
+	LetterOwner     string        `env:"DEAD_LETTER_OWNER"`                        // who answers for dead letters; default: the group's name
+	LetterRetention time.Duration `env:"DEAD_LETTER_RETENTION" envDefault:"2160h"` // of closed ones; open ones stay
 }
 
 // Config is a consumer: who it is, where its log stands, and what reconciliation may ask it.
@@ -53,7 +55,7 @@ func (s Settings) Validate() error {
 	var bad []error
 	for name, d := range map[string]time.Duration{
 		"KAFKA_SESSION_TIMEOUT": s.Session, "CONSUMER_BACKOFF": s.Backoff, "CONSUMER_MAX_WAIT": s.MaxWait,
-		"CONSUMER_RETRY_POLL": s.RetryPoll, "CONSUMER_STUCK": s.Stuck,
+		"CONSUMER_RETRY_POLL": s.RetryPoll, "CONSUMER_STUCK": s.Stuck, "DEAD_LETTER_RETENTION": s.LetterRetention,
 	} {
 		if d <= 0 {
 			bad = append(bad, fmt.Errorf("%s must be positive", name))

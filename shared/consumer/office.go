@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -100,6 +101,31 @@ func (c *consumer) decideLetter(w http.ResponseWriter, r *http.Request) {
 		c.nudge()
 	}
 	ops.WriteJSON(w, http.StatusOK, letter)
+}
+
+// eraseLetters empties what names a customer. The audit tells how much it was and not whose.
+func (c *consumer) eraseLetters(w http.ResponseWriter, r *http.Request) {
+	var asked struct {
+		audit.By
+		UserID string `json:"user_id"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil || asked.Check() != nil || asked.UserID == "" {
+		ops.Problem(w, http.StatusBadRequest, "bad-body", `send {"actor": "who you are", "reason": "why", "user_id": "whose"}`)
+		return
+	}
+	var erased int
+	err := postgres.Transaction(r.Context(), c.DB, func(tx *gorm.DB) (err error) {
+		if erased, err = inbox.Erase(r.Context(), tx, c.Group, asked.UserID, inbox.Decision{By: asked.Actor, Reason: asked.Reason}); err != nil {
+			return err
+		}
+		return audit.Write(r.Context(), tx, asked.By, "erase", "letters", fmt.Sprintf("%d erased", erased))
+	})
+	if err != nil {
+		c.refuse(w, "erasing dead letters", err)
+		return
+	}
+	c.nudge()
+	ops.WriteJSON(w, http.StatusOK, map[string]any{"group": c.Group, "erased": erased})
 }
 
 // asked reads which letter is meant, who asks and why, and answers what it cannot read.

@@ -82,6 +82,23 @@ func TestAnOperatorReleasesADeadLetterAndWhatItHeldFollows(t *testing.T) {
 	require.Equal(t, "the build is mended", acts.Audit[1].Reason)
 }
 
+func TestACustomersLettersAreErasedOnRequest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.run(consumer.InTransaction(func(_ context.Context, _ *gorm.DB, e event.Event) error {
+		return consumer.BadData(errors.New("no"))
+	}), nil)
+	w.send(consumertest.Paid("o-1", "ann"), consumertest.Paid("o-2", "bob"))
+	w.eventually("both are dead", func() bool { return w.rows("DEAD") == 2 })
+	status, _ := w.ops(http.MethodPost, "/ops/dead-letters/erase", `{"actor": "eve", "reason": "asked by the customer"}`)
+	require.Equal(t, http.StatusBadRequest, status)
+	status, body := w.ops(http.MethodPost, "/ops/dead-letters/erase", `{"actor": "eve", "reason": "asked by the customer", "user_id": "ann"}`)
+	require.Equal(t, http.StatusOK, status, body)
+	require.JSONEq(t, `{"group": "g", "erased": 1}`, body)
+	require.EqualValues(t, 1, w.count("SELECT count(*) FROM t_dead_letter WHERE payload IS NULL AND state = 'DISCARDED'"))
+	require.EqualValues(t, 1, w.count("SELECT count(*) FROM t_audit WHERE verb = 'erase' AND actor = 'eve'"))
+}
+
 func TestOperationsAreClosedWithoutTheToken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)

@@ -18,6 +18,7 @@ func (c *consumer) mount(s *ops.Server) {
 	s.Handle("GET /ops/dead-letters/{id}", http.HandlerFunc(c.getLetter))
 	s.Handle("POST /ops/dead-letters/{id}/contents", http.HandlerFunc(c.letterContents))
 	s.Handle("POST /ops/dead-letters/{id}/{verb}", http.HandlerFunc(c.decideLetter))
+	s.Handle("POST /ops/dead-letters/erase", http.HandlerFunc(c.eraseLetters))
 }
 
 func (c *consumer) getFacts(w http.ResponseWriter, r *http.Request) {

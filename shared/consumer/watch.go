@@ -17,9 +17,20 @@ import (
 // watchEvery is how often offsets and counts are read.
 const watchEvery = 5 * time.Second
 
-// watch keeps the gauges true and notices partitions that do not move, until ctx ends.
+// sweepEvery is how often closed dead letters are looked through for old ones.
+const sweepEvery = time.Hour
+
+// watch keeps the gauges true, notices partitions that do not move and sweeps, until ctx ends.
 func (c *consumer) watch(ctx context.Context) error {
-	for {
+	for swept := (time.Time{}); ; {
+		if time.Since(swept) > sweepEvery {
+			swept = time.Now()
+			if n, err := inbox.Sweep(ctx, c.DB, c.Group, c.LetterRetention); err != nil && ctx.Err() == nil {
+				c.log.Warn("deleting old dead letters", "group", c.Group, "error", scrub(err))
+			} else if n > 0 {
+				c.log.Info("old dead letters deleted", "group", c.Group, "letters", n)
+			}
+		}
 		c.look(ctx)
 		if !sleep(ctx, watchEvery) {
 			return nil

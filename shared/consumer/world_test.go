@@ -58,7 +58,7 @@ func (w *world) settings() consumer.Settings {
 	return consumer.Settings{
 		Brokers: w.broker.Brokers(), Session: 2 * time.Second, HandlerTimeout: 2 * time.Second, Lease: 10 * time.Second, Attempts: 4,
 		Backoff: 20 * time.Millisecond, MaxBackoff: 200 * time.Millisecond, MaxWait: time.Hour, Workers: 2,
-		RetryPoll: 50 * time.Millisecond, FailuresInARow: 3, Stuck: 30 * time.Second,
+		RetryPoll: 50 * time.Millisecond, FailuresInARow: 3, Stuck: 30 * time.Second, LetterRetention: time.Hour,
 	}
 }
 

@@ -3,6 +3,7 @@ package inbox_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
@@ -143,4 +144,52 @@ func TestWhatCannotBeReadIsReleasedOnlyByABuildThatCanReadIt(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, d.Record.Value, contents.Payload)
 	require.NoError(t, l.tx(func(tx *gorm.DB) error { return inbox.Discard(t.Context(), tx, "g", garbage, why) }))
+}
+
+func TestErasureEmptiesTheLettersOfOneUserAndOnlyThose(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	ann, bob, garbage := delivery(1), delivery(2), delivery(3)
+	ann.Event.Payload = []byte(`{"user_id": "ann", "title": "anna\"s"}`)
+	bob.Event.Payload, bob.Event.AggregateID = []byte(`{"user_id":"bob"}`), "o-2"
+	garbage.Record.Value = []byte("\xff\x00\"ann\"")
+	for _, d := range []*inbox.Delivery{&ann, &bob} {
+		d.Record.Value, d.Record.Key, d.Record.Headers = d.Event.Payload, []byte(d.Event.AggregateID), d.Event.Headers()
+		_, err := l.fail(*d, inbox.Failure{Outcome: inbox.Dead})
+		require.NoError(t, err)
+	}
+	require.NoError(t, l.tx(func(tx *gorm.DB) error {
+		return inbox.Park(t.Context(), tx, garbage, inbox.Trouble{Class: inbox.ClassUndecodable, Text: "garbage"})
+	}))
+	var erased int
+	require.NoError(t, l.tx(func(tx *gorm.DB) (err error) {
+		erased, err = inbox.Erase(t.Context(), tx, "g", "ann", why)
+		return err
+	}))
+	require.Equal(t, 2, erased)
+	var left []string
+	require.NoError(t, l.db.Raw("SELECT convert_from(payload, 'UTF8') FROM t_dead_letter WHERE payload IS NOT NULL").Scan(&left).Error)
+	require.Equal(t, []string{`{"user_id":"bob"}`}, left)
+	require.Equal(t, "REJECTED", l.row(1).Status, "what it held goes on")
+	require.Equal(t, "DEAD", l.row(2).Status)
+}
+
+func TestOnlyClosedLettersAreDeletedInTime(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	l.bring(1, inbox.StatusDead)
+	other := delivery(2)
+	other.Event.AggregateID = "o-2"
+	_, err := l.fail(other, inbox.Failure{Outcome: inbox.Dead})
+	require.NoError(t, err)
+	var first int64
+	require.NoError(t, l.db.Raw("SELECT min(letter_id) FROM t_dead_letter").Scan(&first).Error)
+	require.NoError(t, l.tx(func(tx *gorm.DB) error { return inbox.Discard(t.Context(), tx, "g", first, why) }))
+	swept, err := inbox.Sweep(t.Context(), l.db, "g", time.Hour)
+	require.NoError(t, err)
+	require.Zero(t, swept)
+	swept, err = inbox.Sweep(t.Context(), l.db, "g", 0)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, swept)
+	require.NotEqual(t, first, l.letter(), "the open one stays")
 }

@@ -88,6 +88,7 @@ CREATE TABLE t_dead_letter (
     closed_by      varchar(128),
     closed_reason  varchar(512),
     closed_at      timestamptz,
+    erased_at      timestamptz,                     -- when its contents were erased
     first_seen_at  timestamptz  NOT NULL DEFAULT now(),
     last_seen_at   timestamptz  NOT NULL DEFAULT now(),
     -- A topic that is made anew starts at offset 0 again, so the place alone does not name a message.
