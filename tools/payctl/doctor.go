@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,35 +33,33 @@ func (c doctorCommand) Run(a *app) error {
 		defer cancel()
 		f.Topics, f.TopicsErr = kafka.DescribeTopics(ctx, a.fleet.Brokers, used...)
 	}
-	var good, bad []row
 	findings := doctor.Check(f)
+	shown := map[string][]row{}
+	summary, broken := "", 0
 	for i, found := range findings {
-		r := row{"verdict": "ok", "rule": found.Rule, "of": found.Of, "arithmetic": found.Arithmetic}
-		if found.OK {
+		verdict := "ok"
+		switch {
+		case found.OK:
 			findings[i].Otherwise = ""
-			good = append(good, r)
-			continue
-		}
-		r["verdict"] = "BAD"
-		bad = append(bad, r)
-	}
-	if a.json {
-		if err := printJSON(a.out, findings); err != nil {
-			return err
-		}
-	} else if err := table(a.out, []string{"verdict", "rule", "of", "arithmetic"}, append(good, bad...)); err != nil {
-		return err
-	}
-	if len(bad) == 0 {
-		return nil
-	}
-	summary := fmt.Sprintf("%d of %d rules are broken", len(bad), len(findings))
-	for _, found := range findings {
-		if !found.OK {
+		case found.Note:
+			verdict = "note"
+		default:
+			verdict = "BAD"
+			broken++
 			summary += fmt.Sprintf("\n  %s, %s: %s", found.Rule, found.Of, found.Otherwise)
 		}
+		shown[verdict] = append(shown[verdict], row{"verdict": verdict, "rule": found.Rule, "of": found.Of, "arithmetic": found.Arithmetic})
 	}
-	return nothing(summary)
+	var err error
+	if a.json {
+		err = printJSON(a.out, findings)
+	} else {
+		err = table(a.out, []string{"verdict", "rule", "of", "arithmetic"}, slices.Concat(shown["ok"], shown["note"], shown["BAD"]))
+	}
+	if err == nil && broken > 0 {
+		err = nothing(fmt.Sprintf("%d of %d rules are broken%s", broken, len(findings), summary))
+	}
+	return err
 }
 
 func examine(ctx context.Context, fl fleet.Fleet, p fleet.Process) doctor.Process {

@@ -6,8 +6,8 @@
 // Promise: Check is a function of the facts and of nothing else, a rule that could not be checked is a bad one, and each
 // rule has a configuration in the tests that fails it.
 //
-// The package does not own the settings; what one process can see alone, it refuses at its own start. Such rules are
-// checked here again by the same code, on what really runs.
+// The package does not own the settings. What would break a promise and one process can see alone, it refuses at its own
+// start; such rules are checked here again by the same code, on what really runs.
 package doctor
 
 import (
@@ -43,6 +43,7 @@ type Finding struct {
 	Of         string `json:"of"`
 	Arithmetic string `json:"arithmetic"`
 	OK         bool   `json:"ok"`
+	Note       bool   `json:"note,omitempty"`      // when bad: work is wasted, and no promise is broken
 	Otherwise  string `json:"otherwise,omitempty"` // when bad: what goes wrong, and what to do
 }
 

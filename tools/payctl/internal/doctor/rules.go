@@ -80,9 +80,9 @@ func offsets(p Process, g settings.Group) Finding {
 
 func handler(p Process, g settings.Group) Finding {
 	return Finding{
-		Rule: "handler", Of: p.Name, OK: g.Deadline < g.Rejoin,
+		Rule: "handler", Of: p.Name, OK: g.Deadline < g.Rejoin, Note: true,
 		Arithmetic: fmt.Sprintf("handler deadline %v < rebalance timeout %v (2 x session timeout %v)", g.Deadline, g.Rejoin, g.Session),
-		Otherwise:  "a member that works is thrown out at every rebalance, and its message is delivered again; raise KAFKA_SESSION_TIMEOUT or lower CONSUMER_HANDLER_TIMEOUT",
+		Otherwise:  "a member with a slow message in hand is thrown out at a rebalance, and the message is delivered again; raise KAFKA_SESSION_TIMEOUT or lower CONSUMER_HANDLER_TIMEOUT",
 	}
 }
 

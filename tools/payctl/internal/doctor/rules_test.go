@@ -92,6 +92,7 @@ func TestEachRuleIsBrokenByItsOwnConfiguration(t *testing.T) {
 			require.Equal(t, c.rule, bad[0].Rule)
 			require.Contains(t, bad[0].Arithmetic, c.shows)
 			require.NotEmpty(t, bad[0].Otherwise)
+			require.Equal(t, c.rule == "handler", bad[0].Note)
 		})
 	}
 }
