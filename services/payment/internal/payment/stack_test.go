@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/paycast/services/payment/internal/payment"
+	"example.com/paycast/shared/openapitest"
 	"example.com/paycast/shared/ops"
 	"example.com/paycast/shared/service"
 	"example.com/paycast/shared/testkit"
@@ -106,7 +107,7 @@ func trySend(method, url string, header http.Header, body []byte) (answer, error
 	if a.body, err = io.ReadAll(resp.Body); err != nil {
 		return answer{}, err
 	}
-	return a, asDescribed(req, a)
+	return a, openapitest.Check("../../openapi.yaml", req, a.status, a.header, a.body)
 }
 
 var client = &http.Client{Timeout: 20 * time.Second}
