@@ -149,13 +149,15 @@ func (s *stack) coupon() (mended *atomic.Bool) {
 	s.t.Helper()
 	mended = &atomic.Bool{}
 	s.start(group, func(p *service.Process, db *gorm.DB) error {
-		return consumer.Run(p, consumer.Config{
-			Settings: consumer.Settings{
-				Brokers: s.broker.Brokers(), Session: 2 * time.Second, HandlerTimeout: 2 * time.Second, Lease: 10 * time.Second, Attempts: 4,
-				Backoff: 20 * time.Millisecond, MaxBackoff: 200 * time.Millisecond, MaxWait: time.Hour, Workers: 2,
-				RetryPoll: 50 * time.Millisecond, FailuresInARow: 100, Stuck: 30 * time.Second,
-			}, Group: group, DB: db,
-		}, consumer.InTransaction(func(context.Context, *gorm.DB, event.Event) error {
+		var cfg consumer.Settings
+		short := service.Env{
+			"KAFKA_BROKERS": s.broker.Brokers(), "KAFKA_SESSION_TIMEOUT": "2s", "CONSUMER_HANDLER_TIMEOUT": "2s", "CONSUMER_LEASE": "10s",
+			"CONSUMER_BACKOFF": "20ms", "CONSUMER_RETRY_POLL": "50ms", "CONSUMER_FAILURES_IN_A_ROW": "100",
+		}
+		if err := short.Parse(&cfg); err != nil {
+			return err
+		}
+		return consumer.Run(p, consumer.Config{Settings: cfg, Group: group, DB: db}, consumer.InTransaction(func(context.Context, *gorm.DB, event.Event) error {
 			if !mended.Load() {
 				return consumer.BadData(errors.New("this build cannot"))
 			}
