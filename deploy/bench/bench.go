@@ -30,7 +30,7 @@ func bench(ctx context.Context, o options, rounds int, out string) (err error) {
 			return err
 		}
 	}
-	if !o.quick && (o.only == "" || o.only == "idle") {
+	if !o.quick && o.wants("idle") {
 		if r.Idle, err = idle(ctx, s, rounds, begin); err != nil {
 			return err
 		}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"example.com/paycast/deploy/bench/internal/design"
@@ -29,8 +31,12 @@ type options struct {
 	quick    bool
 	scale    float64 // of all row counts; for trying the program out
 	brokers  string  // a Kafka from outside, for the case "real"
-	only     string  // one case by its name
+	only     string  // these cases by their names, comma-separated; empty: all
 	profiles string  // folder for CPU profiles of the relays
+}
+
+func (o options) wants(name string) bool {
+	return o.only == "" || slices.Contains(strings.Split(o.only, ","), name)
 }
 
 // comparisons lists the cases: the base case, then one factor at a time.
@@ -64,7 +70,7 @@ func comparisons(o options) []comparison {
 	}
 	var chosen []comparison
 	for _, c := range all {
-		if o.only != "" && o.only != c.Name {
+		if !o.wants(c.Name) {
 			continue
 		}
 		for i := range c.drains {
