@@ -145,7 +145,9 @@ func TestPortsAndNamesOfAllServicesStayTheirOwn(t *testing.T) {
 func TestComposeHasTheCopyInEveryPlaceWhereItHasTheTemplate(t *testing.T) {
 	t.Parallel()
 	root := tree(t)
-	require.NoError(t, create(io.Discard, root, "coupon", "PaymentSucceeded"))
+	made, err := newPlan(root, "coupon", "PaymentSucceeded")
+	require.NoError(t, err)
+	require.NoError(t, made.apply())
 	path := filepath.Join(root, "deploy/compose/compose.yaml")
 	options, err := cli.NewProjectOptions([]string{path})
 	require.NoError(t, err)
@@ -164,7 +166,7 @@ func TestComposeHasTheCopyInEveryPlaceWhereItHasTheTemplate(t *testing.T) {
 		require.NoError(t, err)
 		return string(text)
 	}
-	words := strings.NewReplacer("points", "coupon", `"8082"`, `"8088"`, `"9082"`, `"9088"`)
+	words := strings.NewReplacer("points", "coupon", `"8082"`, fmt.Sprintf(`"%d"`, made.ports.http), `"9082"`, fmt.Sprintf(`"%d"`, made.ports.ops))
 	for _, kind := range []string{"", "-migrate"} {
 		require.JSONEq(t, words.Replace(text("points"+kind)), text("coupon"+kind))
 	}
