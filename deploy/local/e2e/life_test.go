@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/paycast/deploy/local/internal/supervise"
+	"example.com/paycast/shared/testkit"
 )
 
 func TestTwoSystemsSideBySideDoNotDisturbEachOther(t *testing.T) {
@@ -60,6 +61,20 @@ func TestASystemGoesOnWithItsDataAfterCtrlCAndAfterACrash(t *testing.T) {
 	third.requireOneOfEach(before, "ada")
 	third.requireOneOfEach(crashed, "bob")
 	third.requireAgreement()
+}
+
+func TestAnExistingPostgresServerWillDo(t *testing.T) {
+	t.Parallel()
+	server := testkit.Postgres(t)
+	s := up(t, t.TempDir(), "--postgres", server)
+	o, _ := s.paidBy("ada", nil)
+	s.requireOneOfEach(o, "ada")
+	s.requireAgreement()
+	for _, p := range s.ps() {
+		require.NotEqual(t, "postgres", p.Name)
+	}
+	other := up(t, t.TempDir(), "--postgres", server)
+	require.Zero(t, other.count("PAYMENT", `SELECT count(*) FROM t_order`), "two systems share a server and no database")
 }
 
 func TestTheVerbsDoWhatTheySayAndPsShowsIt(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -49,10 +50,10 @@ func TestWhateverHappensEachPaymentHasItsEffectsOnce(t *testing.T) {
 	s.requireAgreement()
 }
 
-// killsUnderLoad pays 200 orders, a tenth of them by three callbacks at once, while processes die all the time.
+// killsUnderLoad pays many orders, a tenth of them by three callbacks at once, while processes die all the time.
 func (s *system) killsUnderLoad(t *testing.T) {
 	load := exec.CommandContext(t.Context(), binary(t, "world"), "load")
-	load.Env = append(os.Environ(), "LOAD_ORDERS=200", "LOAD_RATE=25", "PAYMENT_URL="+s.vars["PAYMENT_URL"],
+	load.Env = append(os.Environ(), fmt.Sprintf("LOAD_ORDERS=%d", loadOrders), "LOAD_RATE=25", "PAYMENT_URL="+s.vars["PAYMENT_URL"],
 		"MERCHANT_ID="+s.vars["MERCHANT_ID"], "WEBHOOK_SECRET="+s.vars["WEBHOOK_SECRET"])
 	var journal, progress bytes.Buffer
 	load.Stdout, load.Stderr = &journal, &progress
@@ -85,7 +86,7 @@ func (s *system) killsUnderLoad(t *testing.T) {
 		require.Equal(t, "success", entry.Paid, "a callback waits for nothing that was killed")
 		orders = append(orders, entry.OrderNo)
 	}
-	require.Len(t, orders, 200)
+	require.Len(t, orders, loadOrders)
 	s.requireAgreement()
 	require.Eventually(t, func() bool {
 		return s.count("NOTIFY", `SELECT count(*) FROM t_notification_command WHERE status <> 'SENT'`) == 0

@@ -7,4 +7,7 @@ import "time"
 // With the tag real the same tests run on Apache Kafka and Elasticsearch themselves, which take longer to come back.
 var parts = []string{"--kafka", "real", "--search", "real"}
 
-const patience = 4 * time.Minute
+const (
+	patience   = 4 * time.Minute
+	loadOrders = 500
+)

@@ -4,7 +4,11 @@ package e2e
 
 import "time"
 
-// parts are the flags of every system; patience bounds how long one may take to recover.
+// parts are the flags of every system; patience bounds how long one may take to recover; loadOrders are paid while
+// processes die.
 var parts []string
 
-const patience = time.Minute
+const (
+	patience   = time.Minute
+	loadOrders = 200
+)

@@ -136,7 +136,7 @@ func (s *Stack) ourselves(name string, port int) func(context.Context) (*exec.Cm
 		if err != nil {
 			return nil, err
 		}
-		return exec.Command(self, "part", name, address(port), filepath.Join(s.cfg.Dir, name)), nil
+		return exec.Command(self, "part", name, address(port), filepath.Join(s.cfg.Dir, name)), nil //nolint:noctx // it outlives the start
 	}
 }
 

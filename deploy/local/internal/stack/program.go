@@ -73,7 +73,7 @@ func (s *Stack) spec(p program) supervise.Spec {
 
 // run is a command of one of our binaries, with the environment that all of them get and some more.
 func (s *Stack) run(binary, command string, more map[string]string) *exec.Cmd {
-	cmd := exec.Command(binary, command)
+	cmd := exec.Command(binary, command) //nolint:noctx // it outlives the start
 	vars := map[string]string{
 		"WEBHOOK_SECRETS": s.secrets.WebhookSecret,
 		"FACTS_URLS":      s.factsURLs(),

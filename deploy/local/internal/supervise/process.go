@@ -141,16 +141,19 @@ func (p *Process) Kill() error {
 func (p *Process) StopInOrder() error {
 	p.verb.Lock()
 	defer p.verb.Unlock()
+	paused := p.current() == Paused
 	pid, exited, err := p.ask(Stopped)
 	if err != nil {
 		return err
 	}
-	sig := p.Spec.Stop
+	sig := p.Stop
 	if sig == 0 {
 		sig = syscall.SIGTERM
 	}
 	_ = syscall.Kill(pid, sig) // it has just ended: then there is nobody to ask
-	_ = embedded.SignalTree(pid, syscall.SIGCONT)
+	if paused {                // it gets the signal only when it goes on
+		_ = embedded.SignalTree(pid, syscall.SIGCONT)
+	}
 	select {
 	case <-exited:
 		return nil
