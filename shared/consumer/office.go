@@ -103,7 +103,7 @@ func (c *consumer) decideLetter(w http.ResponseWriter, r *http.Request) {
 	ops.WriteJSON(w, http.StatusOK, letter)
 }
 
-// eraseLetters empties what names a customer. The audit tells how much it was and not whose.
+// eraseLetters empties what names a customer. The audit tells how much it was and not whose. ?dry_run=true as above.
 func (c *consumer) eraseLetters(w http.ResponseWriter, r *http.Request) {
 	var asked struct {
 		audit.By
@@ -118,9 +118,15 @@ func (c *consumer) eraseLetters(w http.ResponseWriter, r *http.Request) {
 		if erased, err = inbox.Erase(r.Context(), tx, c.Group, asked.UserID, inbox.Decision{By: asked.Actor, Reason: asked.Reason}); err != nil {
 			return err
 		}
-		return audit.Write(r.Context(), tx, asked.By, "erase", "letters", fmt.Sprintf("%d erased", erased))
+		if err := audit.Write(r.Context(), tx, asked.By, "erase", "letters", fmt.Sprintf("%d erased", erased)); err != nil {
+			return err
+		}
+		if r.URL.Query().Get("dry_run") == "true" {
+			return errDryRun
+		}
+		return nil
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, errDryRun) {
 		c.refuse(w, "erasing dead letters", err)
 		return
 	}

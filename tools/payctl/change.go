@@ -10,13 +10,28 @@ import (
 	"example.com/paycast/shared/audit"
 )
 
-// change is common to all verbs that change something.
+// act is common to all verbs that change something.
+type act struct {
+	Reason string `help:"Why; it stays in the service's audit." required:"" placeholder:"TEXT"`
+	By     string `help:"Who; default: the user of this system." placeholder:"PERSON"`
+	Yes    bool   `help:"Do it. Without this, only what would change is shown."`
+}
+
+// path of the act. In a dry run the service does all of it and rolls back, so what is shown is what would be.
+func (c act) path(path string) string {
+	if c.Yes {
+		return path
+	}
+	return path + "?dry_run=true"
+}
+
+const nothingChanged = "Nothing was changed. Add --yes to do it."
+
+// change is an act on things that have ids.
 type change struct {
+	act
 	IDs     []string `arg:"" name:"id" help:"One or more, as list shows them."`
 	Service string   `help:"In this process; needed only when an id is there in more than one." placeholder:"NAME"`
-	Reason  string   `help:"Why; it stays in the service's audit." required:"" placeholder:"TEXT"`
-	By      string   `help:"Who; default: the user of this system." placeholder:"PERSON"`
-	Yes     bool     `help:"Do it. Without this, only what would change is shown."`
 }
 
 type outboxRelease struct{ change }
@@ -87,7 +102,7 @@ func (a *app) change(k kind, verb string, c change) error {
 		return errors.Join(failed, printJSON(a.out, outcomes))
 	}
 	if !c.Yes && failed == nil {
-		fmt.Fprintln(a.out, "Nothing was changed. Add --yes to do it.")
+		fmt.Fprintln(a.out, nothingChanged)
 	}
 	return failed
 }
@@ -99,11 +114,7 @@ func (a *app) changeOne(k kind, verb, id string, c change, who audit.By) (change
 		return outcome, err
 	}
 	outcome.Service, outcome.Before = f.From, f.Thing
-	path := k.path + "/" + url.PathEscape(id) + "/" + verb
-	if !c.Yes {
-		path += "?dry_run=true" // the service does all of it and rolls back, so what is shown is what would be
-	}
-	if err := f.process.PostJSON(a, path, who, &outcome.After); err != nil {
+	if err := f.process.PostJSON(a, c.path(k.path+"/"+url.PathEscape(id)+"/"+verb), who, &outcome.After); err != nil {
 		return outcome, a.fleet.Explain(f.process, err)
 	}
 	outcome.Done = c.Yes

@@ -60,6 +60,14 @@ func TestLetterIsSeenReleasedAndHandledWithItsAuditRows(t *testing.T) {
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, complain, "closed already")
 
+	erase := []string{"letters", "erase", "ann", "--by", "anna", "--reason", "her request of today"}
+	payloads := "t_dead_letter where payload is not null"
+	code, out, complain = s.payctl(erase...)
+	require.Equal(t, exitOK, code, complain)
+	require.Contains(t, out, nothingChanged)
+	require.Regexp(t, group+` +[12] +false`, out)
+	require.Equal(t, 2, s.count(payloads))
+
 	s.json(exitOK, &rows, "letters", "list")
 	other := strconv.FormatInt(rows[0].LetterID, 10)
 	code, _, complain = s.payctl("letters", "discard", other, "--reason", "a test order", "--yes")
@@ -71,4 +79,9 @@ func TestLetterIsSeenReleasedAndHandledWithItsAuditRows(t *testing.T) {
 	require.Contains(t, out, "discarded")
 	s.json(exitOK, &rows, "letters", "list", "--state", "ALL")
 	require.Len(t, rows, 2)
+
+	code, _, complain = s.payctl(append(erase, "--yes")...)
+	require.Equal(t, exitOK, code, complain)
+	require.Zero(t, s.count(payloads))
+	require.Equal(t, 1, s.count("t_audit where verb = 'erase' and reason = 'her request of today'"))
 }

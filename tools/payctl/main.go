@@ -53,6 +53,7 @@ type commands struct {
 		Release lettersRelease `cmd:"" help:"Handle letters once more: the cause is repaired."`
 		Discard lettersDiscard `cmd:"" help:"Close letters for good; their events will not be applied."`
 		Skip    lettersSkip    `cmd:"" help:"Let later versions of the order pass; the letters stay open."`
+		Erase   lettersErase   `cmd:"" help:"Empty what names a customer, in every service."`
 	} `cmd:"" help:"Dead letters."`
 	Log struct {
 		List logList `cmd:"" help:"What the consumer groups know of each event."`
