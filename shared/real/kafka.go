@@ -59,7 +59,8 @@ const clusterID = "cGF5Y2FzdC1sb2NhbC1rYQ"
 type Kafka struct {
 	Dir        string // configuration and data
 	Port       int
-	Controller int // a second port, which the broker uses for itself
+	Controller int    // a second port, which the broker uses for itself
+	Extra      string // further lines of server.properties; they win over ours
 }
 
 // Command fetches what is missing, prepares the directory and returns the broker's process, to be started once.
@@ -102,6 +103,7 @@ func (k Kafka) configure() (file string, err error) {
 	if err := kafkaProperties.Execute(&text, map[string]any{"Port": k.Port, "Controller": k.Controller, "Data": data}); err != nil {
 		return "", err
 	}
+	text.WriteString(k.Extra)
 	file = filepath.Join(k.Dir, "server.properties")
 	return file, os.WriteFile(file, text.Bytes(), 0o644)
 }

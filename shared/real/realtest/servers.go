@@ -16,9 +16,13 @@ import (
 // Kafka starts Apache Kafka for the test.
 func Kafka(t *testing.T) kafkatest.Server {
 	t.Helper()
-	port := freePort(t)
-	addr := fmt.Sprintf("127.0.0.1:%d", port)
-	k := real.Kafka{Dir: t.TempDir(), Port: port, Controller: freePort(t)}
+	return startKafka(t, real.Kafka{Port: freePort(t), Controller: freePort(t)})
+}
+
+func startKafka(t *testing.T, k real.Kafka) kafka {
+	t.Helper()
+	k.Dir = t.TempDir()
+	addr := fmt.Sprintf("127.0.0.1:%d", k.Port)
 	return kafka{addr: addr, process: start(t, k.Command, func() error { return pingKafka(t, addr) })}
 }
 
