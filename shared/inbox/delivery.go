@@ -68,7 +68,9 @@ type Delivery struct {
 	Waited  time.Duration // since it came first, by the database's clock
 	Claimed bool          // from the lane
 	token   string        // with which the lane gave it out
-	Result  *string       // where the handler says what it made; it becomes result_ref
+	// ReplayID names the replay that brought it; empty otherwise. Such a delivery has one attempt.
+	ReplayID string
+	Result   *string // where the handler says what it made; it becomes result_ref
 
 	Owner    string // should it become a dead letter: who answers for it,
 	SkipDead bool   // and whether later versions of its aggregate go on without it

@@ -25,7 +25,7 @@ WHERE m.consumer_group = c.consumer_group AND m.event_id = c.event_id AND c.cons
     WHERE consumer_group = @group AND status IN ('RETRY', 'WAITING') AND next_retry_at <= now()
     ORDER BY next_retry_at LIMIT 1 FOR UPDATE SKIP LOCKED))
 RETURNING c.event_id, c.event_type, c.aggregate_id, c.aggregate_version, c.retry_count, c.topic, c.partition, c."offset",
-    (extract(epoch FROM now() - c.first_received_at) * 1000000)::bigint AS waited, m.record_time, m.record_key, m.headers, m.payload`
+    coalesce(c.replay_id, '') AS replay_id, (extract(epoch FROM now() - c.first_received_at) * 1000000)::bigint AS waited, m.record_time, m.record_key, m.headers, m.payload`
 
 // A lease that ran out: its holder has crashed or stands still. Should it come back, its token fits nothing any more.
 const takeOver = `
@@ -39,7 +39,7 @@ WHERE m.consumer_group = c.consumer_group AND m.event_id = c.event_id AND c.cons
     WHERE consumer_group = @group AND status = 'PROCESSING' AND lease_until < now()
     ORDER BY lease_until LIMIT 1 FOR UPDATE SKIP LOCKED))
 RETURNING c.event_id, c.event_type, c.aggregate_id, c.aggregate_version, c.retry_count, c.topic, c.partition, c."offset",
-    (extract(epoch FROM now() - c.first_received_at) * 1000000)::bigint AS waited, m.record_time, m.record_key, m.headers, m.payload`
+    coalesce(c.replay_id, '') AS replay_id, (extract(epoch FROM now() - c.first_received_at) * 1000000)::bigint AS waited, m.record_time, m.record_key, m.headers, m.payload`
 
 // Claim takes one message that is due from the group's retry lane, for the time of the lease; nil when none is due.
 // Its event is only what the log row says: decode the record, then settle it with Once, Fail or GiveBack.
@@ -54,15 +54,15 @@ func TakeOver(ctx context.Context, db *gorm.DB, group string, rule lease.Rule) (
 
 // claimed is a row as the two statements return it.
 type claimed struct {
-	EventID, EventType, AggregateID string
-	AggregateVersion                int64
-	RetryCount                      int
-	Topic                           string
-	Partition                       int32
-	Offset                          int64
-	Waited                          int64 // microseconds
-	RecordTime                      time.Time
-	RecordKey, Headers, Payload     []byte
+	EventID, EventType, AggregateID, ReplayID string
+	AggregateVersion                          int64
+	RetryCount                                int
+	Topic                                     string
+	Partition                                 int32
+	Offset                                    int64
+	Waited                                    int64 // microseconds
+	RecordTime                                time.Time
+	RecordKey, Headers, Payload               []byte
 }
 
 func claim(ctx context.Context, db *gorm.DB, statement, group string, rule lease.Rule) (*Delivery, error) {
@@ -83,7 +83,7 @@ func claim(ctx context.Context, db *gorm.DB, statement, group string, rule lease
 		return nil, err
 	}
 	return &Delivery{
-		Group: group, Claimed: true, token: token, Failed: row.RetryCount - 1,
+		Group: group, Claimed: true, token: token, Failed: row.RetryCount - 1, ReplayID: row.ReplayID,
 		Waited: time.Duration(row.Waited) * time.Microsecond,
 		Event: event.Event{
 			ID: row.EventID, Type: row.EventType, AggregateID: row.AggregateID, AggregateVersion: row.AggregateVersion,

@@ -80,19 +80,25 @@ func (l letterRow) delivery(group string) (Delivery, error) {
 
 // A dead row begins anew, with all of its attempts.
 const reviveRow = `
-UPDATE t_message_consume SET status = 'RETRY', skipped = false, retry_count = 0, next_retry_at = now(), updated_at = now()
+UPDATE t_message_consume SET status = 'RETRY', skipped = false, retry_count = 0, next_retry_at = now(),
+    replay_id = nullif(@replay, ''), updated_at = now()
 WHERE consumer_group = @group AND event_id = @event_id AND request_hash = @hash AND status = 'DEAD'`
 
 // What could not be read had no row.
 const releaseRow = `
 INSERT INTO t_message_consume
-    (consumer_group, event_id, event_type, aggregate_id, aggregate_version, request_hash, status, next_retry_at, topic, partition, "offset")
-VALUES (@group, @event_id, @event_type, @aggregate, @version, @hash, 'RETRY', now(), @topic, @partition, @offset)
+    (consumer_group, event_id, event_type, aggregate_id, aggregate_version, request_hash, status, next_retry_at, replay_id,
+     topic, partition, "offset")
+VALUES (@group, @event_id, @event_type, @aggregate, @version, @hash, 'RETRY', now(), nullif(@replay, ''), @topic, @partition, @offset)
 ON CONFLICT (consumer_group, event_id) DO NOTHING`
 
 // Release gives a letter's message back to the group's own retry lane, with its id and its bytes. Nothing is sent to
 // Kafka: other groups have nothing to do with it. What is finished meanwhile is not done again.
 func Release(ctx context.Context, tx *gorm.DB, group string, id int64, why Decision) error {
+	return release(ctx, tx, group, id, "", why)
+}
+
+func release(ctx context.Context, tx *gorm.DB, group string, id int64, replayID string, why Decision) error {
 	tx = tx.WithContext(ctx)
 	row, err := open(tx, group, id)
 	if err != nil {
@@ -111,8 +117,10 @@ func Release(ctx context.Context, tx *gorm.DB, group string, id int64, why Decis
 	if err := closeLetter(tx, group, id, "RELEASED", why); err != nil {
 		return err
 	}
+	args := d.place()
+	args["replay"] = replayID
 	for _, statement := range []string{reviveRow, releaseRow} {
-		result := tx.Exec(statement, d.place())
+		result := tx.Exec(statement, args)
 		if result.Error != nil {
 			return fmt.Errorf("releasing a dead letter: %w", result.Error)
 		}
