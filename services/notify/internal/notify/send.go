@@ -67,7 +67,7 @@ func (c *sendConfig) Validate() error {
 // Send is the subcommand `notify send`.
 func Send(ctx context.Context, env service.Env) error {
 	cfg := sendConfig{
-		Base: service.Base{OpsAddr: ":9086"}, Rate: 10, Burst: 10, Workers: 4, Timeout: 5 * time.Second, Lease: 20 * time.Second,
+		Base: service.Base{OpsAddr: "127.0.0.1:9086"}, Rate: 10, Burst: 10, Workers: 4, Timeout: 5 * time.Second, Lease: 20 * time.Second,
 		RetryBase: time.Second, RetryCap: time.Minute, Poll: 500 * time.Millisecond,
 	}
 	if err := env.Parse(&cfg); err != nil {

@@ -34,7 +34,7 @@ func Serve(ctx context.Context, env service.Env) error {
 		consumer.Settings
 		DatabaseURL string `env:"DATABASE_URL,required,notEmpty"`
 		HTTPAddr    string `env:"HTTP_ADDR"`
-	}{Base: service.Base{OpsAddr: ":9083"}, HTTPAddr: ":8083"}
+	}{Base: service.Base{OpsAddr: "127.0.0.1:9083"}, HTTPAddr: "127.0.0.1:8083"}
 	if err := env.Parse(&cfg); err != nil {
 		return err
 	}

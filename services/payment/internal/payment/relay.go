@@ -25,7 +25,7 @@ type relayConfig struct {
 // Relay is the subcommand `payment relay`: it publishes what API committed. It is a process of its own, so that the
 // broker's trouble is never the callback's, and any number of them may run.
 func Relay(ctx context.Context, env service.Env) error {
-	cfg := relayConfig{Base: service.Base{OpsAddr: ":9085"}}
+	cfg := relayConfig{Base: service.Base{OpsAddr: "127.0.0.1:9085"}}
 	if err := env.Parse(&cfg); err != nil {
 		return err
 	}

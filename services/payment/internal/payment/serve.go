@@ -52,7 +52,7 @@ func (c *apiConfig) Validate() error {
 
 // API is the subcommand `payment api`.
 func API(ctx context.Context, env service.Env) error {
-	cfg := apiConfig{Base: service.Base{OpsAddr: ":9081"}, HTTPAddr: ":8081", DatabasePool: 16}
+	cfg := apiConfig{Base: service.Base{OpsAddr: "127.0.0.1:9081"}, HTTPAddr: "127.0.0.1:8081", DatabasePool: 16}
 	if err := env.Parse(&cfg); err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ type config struct {
 
 // Serve is the subcommand `points serve`: it consumes events and answers the API until ctx ends.
 func Serve(ctx context.Context, env service.Env) error {
-	cfg := config{HTTPAddr: ":8082", Base: service.Base{OpsAddr: ":9082"}}
+	cfg := config{HTTPAddr: "127.0.0.1:8082", Base: service.Base{OpsAddr: "127.0.0.1:9082"}}
 	if err := env.Parse(&cfg); err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ type config struct {
 }
 
 func defaults() config {
-	return config{Base: service.Base{OpsAddr: ":9080"}, HTTPAddr: ":8080", LateAfter: 5 * time.Minute}
+	return config{Base: service.Base{OpsAddr: "127.0.0.1:9080"}, HTTPAddr: "127.0.0.1:8080", LateAfter: 5 * time.Minute}
 }
 
 // Validate reports everything that cannot work. The token is not optional: without it nobody can be asked.

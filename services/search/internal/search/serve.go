@@ -38,7 +38,7 @@ type config struct {
 // Serve is the subcommand `search serve`: it consumes events and answers the API until ctx ends. It starts without
 // Elasticsearch too, is not ready then, and goes on when it is there.
 func Serve(ctx context.Context, env service.Env) error {
-	cfg := config{HTTPAddr: ":8084", Base: service.Base{OpsAddr: ":9084"}}
+	cfg := config{HTTPAddr: "127.0.0.1:8084", Base: service.Base{OpsAddr: "127.0.0.1:9084"}}
 	if err := env.Parse(&cfg); err != nil {
 		return err
 	}
