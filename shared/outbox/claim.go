@@ -26,7 +26,7 @@ type row struct {
 // is working on are skipped, not waited for.
 const selectCandidates = `
 cand as materialized (
-  select event_id, message_key, aggregate_version
+  select event_id, message_key, aggregate_version, next_retry_at, octet_length(payload) as bytes
   from t_outbox_event
   where status in ('PENDING', 'RETRY') and held_by is null
     and destination = @destination and alone = @alone and next_retry_at <= now()
@@ -45,6 +45,8 @@ cand as materialized (
 //     all later rows of its key, because an aggregate's versions are committed in order.
 //   - Few rows are taken from a full window, and each key's from its first on. A window as narrow as the claim could show
 //     the same second row of a key again and again, while its first is due later and never looked at.
+//   - A claim ends with the row that fills its share of memory, the longest waiting keys first: large payloads must neither
+//     swell the relay nor take longer to read than the lease lasts.
 //   - "= any(array(...))": with "in (select ... limit n)" the planner may run the sub-select again and claim more than n.
 //   - "materialized" keeps the planner at one index probe per key. Left free, it joins the candidates once for each.
 const claimRows = `
@@ -61,15 +63,21 @@ queue as materialized (
   ) u
 ),
 judged as (
-  select q.event_id, q.message_key, q.aggregate_version, c.event_id is not null as mine,
-         bool_and(c.event_id is not null) over (partition by q.message_key order by q.aggregate_version) as clear
+  select q.event_id, q.message_key, q.aggregate_version, c.bytes, c.event_id is not null as mine,
+         bool_and(c.event_id is not null) over (partition by q.message_key order by q.aggregate_version) as clear,
+         min(c.next_retry_at) over (partition by q.message_key) as since
   from queue q left join cand c on c.event_id = q.event_id
+),
+sized as (
+  select event_id, since, message_key, aggregate_version,
+         sum(bytes) over (order by since, message_key, aggregate_version) - bytes as bytes_before
+  from judged where mine and clear
 ),
 claimed as (
   update t_outbox_event
   set status = 'SENDING', owner_token = @token, lease_until = now() + @lease, updated_at = now()
   where event_id = any(array(
-    select event_id from judged where mine and clear order by message_key, aggregate_version limit @most))
+    select event_id from sized where bytes_before < @bytes order by since, message_key, aggregate_version limit @most))
   returning event_id, event_type, message_key, aggregate_version, payload, headers, now() - created_at as age
 )
 select w.waiting, coalesce(event_id, ''), coalesce(event_type, ''), coalesce(message_key, ''),
@@ -77,12 +85,15 @@ select w.waiting, coalesce(event_id, ''), coalesce(event_type, ''), coalesce(mes
 from (select (select count(*) from cand) - (select count(*) from judged where mine and clear) as waiting) w
 left join claimed on true`
 
+// claimBytes is the payload that one claim may hold, and a row more.
+const claimBytes = 4 << 20
+
 // claim takes up to n rows of one destination, in order per key. waiting is the number of due rows that were left
 // because an earlier row of their key is in other hands.
 func (r *Relay) claim(ctx context.Context, hold lease.Hold, destination string, alone bool, n int) (rows []row, waiting int, err error) {
 	start := time.Now()
 	found, err := r.db.Query(ctx, claimRows, pgx.StrictNamedArgs{
-		"destination": destination, "alone": alone, "batch": r.c.Batch, "most": n, "token": hold.Token, "lease": r.c.Lease,
+		"destination": destination, "alone": alone, "batch": r.c.Batch, "most": n, "bytes": claimBytes, "token": hold.Token, "lease": r.c.Lease,
 	})
 	if err != nil {
 		return nil, 0, fmt.Errorf("claiming outbox rows: %w", err)

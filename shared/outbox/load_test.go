@@ -49,7 +49,7 @@ func TestClaimReadsLittleWhateverLiesInTheTable(t *testing.T) {
 
 	blocks := func() (n int64) {
 		rows, err := r.db.Query(t.Context(), "explain (analyze, buffers, format json) "+claimRows, pgx.QueryExecModeExec, pgx.NamedArgs{
-			"destination": event.Topic, "alone": false, "batch": 100, "most": 100, "token": "x", "lease": time.Minute,
+			"destination": event.Topic, "alone": false, "batch": 100, "most": 100, "bytes": claimBytes, "token": "x", "lease": time.Minute,
 		})
 		require.NoError(t, err)
 		plan, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[[]struct {
@@ -66,6 +66,23 @@ func TestClaimReadsLittleWhateverLiesInTheTable(t *testing.T) {
 	t.Logf("%d blocks", n)
 	require.Less(t, n, int64(8000), "the table has tens of thousands of row versions")
 	require.Equal(t, 200, s.count("status = 'SENDING'"))
+}
+
+func TestClaimOfLargeRowsIsBoundedByTheirBytes(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.fill("A", 30, 30)
+	s.exec("update t_outbox_event set payload = repeat('x', 900000)")
+	r := s.relay()
+	for _, want := range []int{5, 5} { // four are less than the bound, the fifth crosses it
+		rows, waiting, err := r.claim(t.Context(), r.c.rule().Begin("x"), event.Topic, false, 500)
+		require.NoError(t, err)
+		require.Len(t, rows, want)
+		require.Zero(t, waiting, "what was left for its size is not in anybody's way")
+		for _, chain := range chains(rows) {
+			require.EqualValues(t, 1, chain[0].version)
+		}
+	}
 }
 
 // queries counts statements.

@@ -61,7 +61,7 @@ func (s state) normal(mu mutant) state {
 			if i == 0 && p[1] == waiting {
 				continue // the rest of the key looks at it
 			}
-			fenced := !(s.row[i].status == claimed && s.row[i].owner == int8(w)) && mu != settleByID
+			fenced := (s.row[i].status != claimed || s.row[i].owner != int8(w)) && mu != settleByID
 			if p[i] == done || fenced && (p[i] >= accepted || s.log[i]) {
 				p[i] = none // nothing that the relay may still do with this row has an effect
 			}
