@@ -98,6 +98,9 @@ func (a *app) change(k kind, verb string, c change) error {
 		}
 		outcomes = append(outcomes, one)
 	}
+	if len(c.IDs) > 1 && failed != nil {
+		failed = errors.New(failed.Error()) // of several, one that is not there is a failure like any other
+	}
 	if a.json {
 		return errors.Join(failed, printJSON(a.out, outcomes))
 	}

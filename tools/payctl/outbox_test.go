@@ -72,6 +72,9 @@ func TestSeveralEventsAreSkippedAndOneRefusalStopsNoOther(t *testing.T) {
 	require.True(t, outcomes[1].Done)
 	require.Equal(t, 1, s.count("t_outbox_event where skipped"))
 	require.Equal(t, 1, s.count("t_audit where actor <> ''"), "the user of this system")
+	code, _, complain := s.payctl("outbox", "skip", waiting, "none", "--reason", "r")
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, complain, "no event none")
 }
 
 func TestListsGoOnOverPagesUpToTheLimitAndDestinationsAreThere(t *testing.T) {
