@@ -55,7 +55,7 @@ func (e Elasticsearch) Command(ctx context.Context) (*exec.Cmd, error) {
 	if err := e.configure(home); err != nil {
 		return nil, fmt.Errorf("configuring Elasticsearch in %s: %w", e.Dir, err)
 	}
-	cmd := exec.Command("bash", filepath.Join(home, "bin", "elasticsearch"))
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), "bash", filepath.Join(home, "bin", "elasticsearch"))
 	cmd.Dir = e.Dir
 	// A clean environment: its scripts obey many variables, and ours are not meant for them.
 	cmd.Env = []string{

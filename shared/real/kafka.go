@@ -80,7 +80,7 @@ func (k Kafka) Command(ctx context.Context) (*exec.Cmd, error) {
 		return nil, fmt.Errorf("configuring Kafka in %s: %w", k.Dir, err)
 	}
 	java := func(args ...string) *exec.Cmd {
-		cmd := exec.Command(filepath.Join(home, "bin", "java"), append([]string{
+		cmd := exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(home, "bin", "java"), append([]string{
 			"-Xms256m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", filepath.Join(libs, "*")}, args...)...)
 		cmd.Dir = k.Dir
 		return cmd
