@@ -55,7 +55,7 @@ func (c *Case) panel(b *strings.Builder, y int) int {
 	y += headroom
 	for _, l := range c.Lines {
 		note := fmt.Sprintf("%.0f/s", l.Median)
-		if !l.Silent {
+		if l.order() != "-" {
 			note += fmt.Sprintf(", out of order: %s", l.order())
 		}
 		colour := "#9aa5b1"

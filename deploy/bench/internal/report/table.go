@@ -41,9 +41,9 @@ func (l *Line) readBack() string {
 	return fmt.Sprintf("%v of %d", l.Distinct, l.Rows)
 }
 
-// order is the violations of each round, or one figure when all rounds agree.
+// order is the violations of each round, or one figure when all rounds agree; "-" when nothing could be out of order.
 func (l *Line) order() string {
-	if l.Silent {
+	if l.Silent || l.Rows <= l.Keys {
 		return "-"
 	}
 	for _, v := range l.Violations {
