@@ -52,9 +52,8 @@ func (c demoCommand) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	err = demo.Tell(ctx, out, s)
-	err = errors.Join(err, deaths.err(), s.Down())
-	if err == nil {
+	err = errors.Join(demo.Tell(ctx, out, s), deaths.err())
+	if err = s.DownAfter(ctx, err); err == nil {
 		out.Result("agree")
 	}
 	return err

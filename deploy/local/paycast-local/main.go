@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -110,7 +109,7 @@ func run() int {
 	switch {
 	case err == nil:
 		return 0
-	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+	case err == context.Canceled: //nolint:errorlint // joined with another error it is not all that happened
 		fmt.Fprintln(os.Stderr, "paycast-local: interrupted")
 		return 130
 	default:

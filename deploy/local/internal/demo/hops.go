@@ -95,7 +95,7 @@ func (s *story) notified(ctx context.Context, c *customer) error {
 	if sent.EventID != c.paid.EventID {
 		return fmt.Errorf("notify: the command of order %s belongs to event %s, not to the row's", c.order, sent.EventID)
 	}
-	s.hop("notify", data{"command_id": sent.CommandID, "attempts": sent.Attempts}, "command %s is %s after %d attempt(s)", short(sent.CommandID), sent.Status, sent.Attempts)
+	s.hop("notify", data{"command_id": sent.CommandID, "attempts": sent.Attempts}, "command %s is %s at attempt %d", short(sent.CommandID), sent.Status, sent.Attempts)
 	all, err := s.Messages(ctx)
 	if err != nil {
 		return err

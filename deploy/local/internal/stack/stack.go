@@ -67,7 +67,7 @@ func Up(ctx context.Context, cfg Config) (*Stack, error) {
 		err = s.start(ctx)
 	}
 	if err != nil {
-		return nil, errors.Join(err, s.Down())
+		return nil, s.DownAfter(ctx, err)
 	}
 	return s, nil
 }
@@ -77,6 +77,17 @@ func (s *Stack) Down() error {
 	err := s.set.Shutdown(s.programs)
 	for _, release := range slices.Backward(s.release) {
 		release()
+	}
+	return err
+}
+
+// DownAfter is Down, and adds what goes wrong there to err. Whoever was interrupted is not told what that broke off.
+func (s *Stack) DownAfter(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	if down := s.Down(); down != nil {
+		return errors.Join(err, down)
 	}
 	return err
 }
