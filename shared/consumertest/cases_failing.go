@@ -28,7 +28,7 @@ func laterVersionsWait(t testing.TB, s Service) {
 	w := newWorld(t, s, 1)
 	w.start()
 	w.breaks("bad", "fail")
-	cancel := s.later("bad", "ann")
+	cancel := s.later("bad")
 	w.send(s.cause("bad", "ann"), cancel, s.cause("good", "ann"))
 	w.happens("good")
 	w.eventually("the cancellation waits behind its payment", func() bool {
@@ -70,7 +70,7 @@ func neverSucceeds(t testing.TB, s Service) {
 	if n := w.count("SELECT count(*) FROM t_dead_letter WHERE error_text LIKE '%' || ? || '%'", private); n != 0 {
 		w.Fatalf("what the message says stands in the letter's error")
 	}
-	w.send(s.later("bad", "ann"))
+	w.send(s.later("bad"))
 	w.eventually("the next version is held, visibly", func() bool {
 		return w.count("SELECT count(*) FROM t_message_consume WHERE status = 'WAITING' AND held_by = ?", e.ID) == 1
 	})

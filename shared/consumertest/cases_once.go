@@ -82,7 +82,7 @@ func togetherOrNotAtAll(t testing.TB, s Service) {
 func olderVersion(t testing.TB, s Service) {
 	w := newWorld(t, s, 1)
 	w.start()
-	w.send(s.later("order-1", "ann"), s.cause("order-1", "ann"), s.cause("order-2", "ann")) // version 3, then 2
+	w.send(s.later("order-1"), s.cause("order-1", "ann"), s.cause("order-2", "ann")) // version 3, then 2
 	w.eventually("the next order is there", func() bool { return w.count(s.Projection, "order-2") == 2 })
 	w.rests()
 	if v := w.count(s.Projection, "order-1"); v != 3 {

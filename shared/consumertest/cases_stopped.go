@@ -72,7 +72,7 @@ func sleptOverItsSession(t testing.TB, s Service) {
 	p.Resume()
 	g.open()
 	w.once("order-1")
-	w.send(s.later("order-1", "ann"), s.cause("order-2", "ann"))
+	w.send(s.later("order-1"), s.cause("order-2", "ann"))
 	w.once("order-1", "order-2")
 	w.unharmed()
 }

@@ -71,10 +71,10 @@ func (s Service) causes(orders []string) []event.Event {
 	return events
 }
 
-// later is the version after the cause's, and has no effect where it is not the reversal of one.
-func (s Service) later(orderNo, userID string) event.Event {
+// later is the version after the cause's, of one of ann's orders, and has no effect where it is not the reversal of one.
+func (s Service) later(orderNo string) event.Event {
 	if s.Event == event.OrderCanceled {
-		return after(event.OrderClosed, orderNo, userID) // another cancellation would be another cause
+		return after(event.OrderClosed, orderNo, "ann") // another cancellation would be another cause
 	}
-	return Canceled(orderNo, userID)
+	return Canceled(orderNo, "ann")
 }
