@@ -31,6 +31,10 @@ type Settings struct {
 
 	LetterOwner     string        `env:"DEAD_LETTER_OWNER"`                        // who answers for dead letters; default: the group's name
 	LetterRetention time.Duration `env:"DEAD_LETTER_RETENTION" envDefault:"2160h"` // of closed ones; open ones stay
+
+	// Where replays and reapply get an event that this group has not kept. Without it they refuse, and say so.
+	SourceURL   string `env:"PAYMENT_OPS_URL"`
+	SourceToken string `env:"OPS_TOKEN"`
 }
 
 // Config is a consumer: who it is, where its log stands, and what reconciliation may ask it.
@@ -41,6 +45,8 @@ type Config struct {
 	// SkipDead names the event types whose dead letter holds nobody: later versions of the order go on without it. It
 	// fits where each event carries the whole state. All others hold later versions until an operator decides.
 	SkipDead []string
+	// ReachesPeople says that an event makes somebody receive something. A replay then asks for a second confirmation.
+	ReachesPeople bool
 	// Effects fills Effect of each fact of a page that is applied, from where the effect lives. It may be nil.
 	Effects func(ctx context.Context, page []facts.Fact) error
 	// Faults lists what the service finds wrong in its own data. It may be nil.

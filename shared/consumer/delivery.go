@@ -15,14 +15,16 @@ type Mode string
 const (
 	FromTopic      Mode = "topic"
 	FromRedelivery Mode = "redelivery" // sent again to this group alone
-	FromLane       Mode = "lane"       // tried again
+	FromLane       Mode = "lane"       // tried again, or given back by a replay
 )
 
 // Delivery is what a handler may know of how its event came. Its effect must not depend on it.
 type Delivery struct {
-	Mode    Mode
-	Attempt int           // from 1
-	Waited  time.Duration // since the event came first
+	Mode      Mode
+	ReplayID  string        // of the replay or reapply that brought it; empty otherwise
+	Attempt   int           // from 1
+	Waited    time.Duration // since the event came first
+	FirstSeen time.Time     // when that was, by this process's clock
 }
 
 type deliveryKey struct{}
@@ -57,5 +59,7 @@ func withDelivery(ctx context.Context, d inbox.Delivery) (context.Context, *stri
 		mode = FromRedelivery
 	}
 	result := new(string)
-	return context.WithValue(ctx, deliveryKey{}, &delivered{Delivery{mode, d.Failed + 1, d.Waited}, result}), result
+	return context.WithValue(ctx, deliveryKey{}, &delivered{Delivery{
+		Mode: mode, ReplayID: d.ReplayID, Attempt: d.Failed + 1, Waited: d.Waited, FirstSeen: time.Now().Add(-d.Waited).UTC(),
+	}, result}), result
 }

@@ -151,7 +151,8 @@ func (c *consumer) judge(d inbox.Delivery, err error) inbox.Failure {
 			f.Outcome = inbox.Dead
 		}
 	default:
-		if d.Failed+1 >= c.Attempts {
+		// Whoever replays wants to know at once that a message is still bad.
+		if d.ReplayID != "" || d.Failed+1 >= c.Attempts {
 			f.Outcome = inbox.Dead
 		}
 	}

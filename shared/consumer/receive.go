@@ -122,7 +122,7 @@ const maxPause = 5 * time.Second
 // deliver decides about one record and commits the decision. An error means that nothing is recorded.
 func (c *consumer) deliver(ctx context.Context, r event.Record) error {
 	e, err := event.Decode(r)
-	d := c.addressed(inbox.Delivery{Group: c.Group, Event: e, Record: r})
+	d := c.addressed(inbox.Delivery{Group: c.Group, Event: e, Record: r, ReplayID: replayOf(c.Group, r)})
 	if err != nil {
 		return c.park(ctx, d, err)
 	}

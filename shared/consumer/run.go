@@ -3,6 +3,7 @@ package consumer
 import (
 	"errors"
 	"log/slog"
+	"sync/atomic"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -21,6 +22,7 @@ type consumer struct {
 	breaker  breaker
 	pauses   pauses
 	movement movement
+	lag      atomic.Int64  // of all partitions, at the last look
 	due      chan struct{} // asks the lane for a look
 }
 
@@ -44,10 +46,13 @@ func Run(p *service.Process, cfg Config, h Handler) error {
 	p.Ready("database", postgres.Ping(cfg.DB))
 	p.Ready("consumer", c.ready)
 	c.mount(p.Ops)
+	replays := c.replays(p.Metrics)
+	replays.Mount(p.Ops)
 	p.Settings(c.settings)
 	p.Settings(postgres.Settings(cfg.DB))
 	p.Go("consumer", c.consume)
 	p.Go("retry lane", c.lane)
 	p.Go("consumer watch", c.watch)
+	p.Go("replays", replays.Run)
 	return nil
 }

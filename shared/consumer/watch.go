@@ -67,9 +67,12 @@ func (c *consumer) look(ctx context.Context) {
 			c.movement.note(fmt.Sprintf("%s/%d", topic, p), at.Committed, at.Lag)
 		}
 	}
+	total := int64(0)
 	for p, n := range lag {
+		total += n
 		c.metrics.lag.WithLabelValues(strconv.Itoa(int(p))).Set(float64(n))
 	}
+	c.lag.Store(total)
 	c.metrics.oldest.Set(oldest.Seconds())
 }
 

@@ -30,6 +30,9 @@ const (
 	headerContentType      = "content-type"
 	headerTraceParent      = "traceparent"
 
+	// ReplayHeader names the replay that sent a record once more. It is no part of the event: the hash does not know it.
+	ReplayHeader = "paycast-replay"
+
 	specVersion = "1.0"
 	contentType = "application/json"
 )
@@ -64,13 +67,13 @@ func (e Event) Headers() []Header {
 
 // Record is what arrived from Kafka, untouched. A nil Value is a tombstone, which an event never is.
 type Record struct {
-	Topic     string
-	Partition int32
-	Offset    int64
-	Time      time.Time
-	Key       []byte
-	Value     []byte
-	Headers   []Header
+	Topic     string    `json:"topic"`
+	Partition int32     `json:"partition"`
+	Offset    int64     `json:"offset"`
+	Time      time.Time `json:"time"`
+	Key       []byte    `json:"key"`
+	Value     []byte    `json:"value"`
+	Headers   []Header  `json:"headers"`
 }
 
 // Decode reads an event from a record. The error is ErrUndecodable, ErrUnknownType or ErrUnsupportedVersion (wrapped);

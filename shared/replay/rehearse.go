@@ -1,0 +1,84 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"gorm.io/gorm"
+
+	"example.com/paycast/shared/audit"
+	"example.com/paycast/shared/inbox"
+	"example.com/paycast/shared/postgres"
+)
+
+// ErrNotRehearsable is the answer for a handler whose effect is elsewhere: it cannot be rolled back.
+var ErrNotRehearsable = errors.New("this group's effect is outside its database and cannot be rolled back; the first message of a run is the rehearsal")
+
+// maxRehearsed bounds how long an operator waits for an answer.
+const maxRehearsed = 200
+
+// Rehearsal is what a run would do now.
+type Rehearsal struct {
+	JobID     string         `json:"job_id"`
+	Rehearsed int            `json:"rehearsed"` // at most the first 200 of what is pending
+	Pending   int64          `json:"pending"`
+	Results   map[string]int `json:"results"`
+	Failures  []Failed       `json:"failures"` // the first 20
+}
+
+// Failed is a message that would be a dead letter again.
+type Failed struct {
+	Position int    `json:"position"`
+	EventID  string `json:"event_id"`
+	OrderNo  string `json:"order_no"`
+	Class    string `json:"error_class"`
+	Text     string `json:"error_text"`
+}
+
+// Rehearse runs the handler for the pending messages of a job, each in a transaction that is rolled back. What is left is
+// an audit row.
+func (r *Replays) Rehearse(ctx context.Context, by audit.By, id string) (Rehearsal, error) {
+	job, err := r.Get(ctx, id)
+	if err != nil {
+		return Rehearsal{}, err
+	}
+	told := Rehearsal{JobID: id, Pending: job.States["PENDING"], Results: map[string]int{}, Failures: []Failed{}}
+	var items []Item
+	err = r.DB.WithContext(ctx).Table("t_replay_item").Where("job_id = ? AND state = 'PENDING'", id).
+		Order("position").Limit(maxRehearsed).Find(&items).Error
+	if err != nil {
+		return told, fmt.Errorf("reading what is pending: %w", err)
+	}
+	for _, item := range items {
+		result, trouble, err := r.rehearseOne(ctx, &item)
+		if err != nil {
+			return told, err
+		}
+		told.Rehearsed++
+		told.Results[result]++
+		if trouble.Class != "" && len(told.Failures) < 20 {
+			told.Failures = append(told.Failures, Failed{item.Position, *item.EventID, *item.OrderNo, trouble.Class, trouble.Text})
+		}
+	}
+	job.Results = map[string]int64{}
+	for result, n := range told.Results {
+		job.Results[result] = int64(n)
+	}
+	return told, postgres.Transaction(ctx, r.DB, func(tx *gorm.DB) error { return recorded(ctx, tx, by, "rehearse", job) })
+}
+
+func (r *Replays) rehearseOne(ctx context.Context, item *Item) (string, inbox.Trouble, error) {
+	d, why, err := r.delivery(ctx, item)
+	if err != nil || why != "" {
+		return why, inbox.Trouble{}, err
+	}
+	out, trouble, err := r.Try(ctx, d)
+	if err != nil {
+		return "", trouble, err
+	}
+	if trouble.Class != "" {
+		return trouble.Class, trouble, nil
+	}
+	return string(out), trouble, nil
+}

@@ -1,0 +1,219 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"gorm.io/gorm"
+
+	"example.com/paycast/shared/audit"
+	"example.com/paycast/shared/inbox"
+	"example.com/paycast/shared/postgres"
+)
+
+// poll is how often a running job is looked at; idle is how often one is looked for.
+const (
+	poll = 200 * time.Millisecond
+	idle = time.Second
+)
+
+// Run carries out what operators have started, until ctx ends. Any number of processes may run it: each step is a short
+// statement on locked rows, and what a dead process had claimed is taken over.
+func (r *Replays) Run(ctx context.Context) error {
+	for wait := idle; ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+		running, err := r.step(ctx)
+		if err != nil && ctx.Err() == nil {
+			r.Log.Warn("a replay cannot go on now", "group", r.Group, "error", err)
+		}
+		wait = idle
+		if running && err == nil {
+			wait = poll
+		}
+	}
+}
+
+// A job that was stopped is still looked at while the lane has messages of it.
+const openJobs = `
+SELECT job_id, state = 'RUNNING' AS running FROM t_replay_job j
+WHERE consumer_group = ? AND (state = 'RUNNING' OR state IN ('PAUSED', 'CANCELED')
+    AND EXISTS (SELECT FROM t_replay_item i WHERE i.job_id = j.job_id AND i.state = 'BEGUN'))`
+
+// step settles what has been decided, and begins what the running job's stage and rate allow.
+func (r *Replays) step(ctx context.Context) (running bool, err error) {
+	var open []struct {
+		JobID   string
+		Running bool
+	}
+	if err := r.DB.WithContext(ctx).Raw(openJobs, r.Group).Scan(&open).Error; err != nil {
+		return false, fmt.Errorf("looking for replays: %w", err)
+	}
+	for _, job := range open {
+		running = running || job.Running
+		if err := r.watch(ctx, job.JobID); err != nil {
+			return running, err
+		}
+		for ctx.Err() == nil {
+			c, err := r.claim(ctx, job.JobID)
+			if err != nil {
+				return running, err
+			}
+			if c == nil {
+				break
+			}
+			if err := r.begin(ctx, c); err != nil {
+				return running, err
+			}
+		}
+	}
+	return running, nil
+}
+
+// claimed is an item in the hands of this process.
+type claimed struct {
+	JobID, EventID, Token, StartedBy, Reason string
+	Position                                 int
+	LetterID                                 *int64
+}
+
+// The job's row is the gate: the stage's budget and the rate are taken together with the item, so that two processes
+// together are no faster than one.
+const claimNext = `
+WITH job AS (
+    SELECT job_id, rate, started_by, reason FROM t_replay_job
+    WHERE job_id = @job AND state = 'RUNNING' AND budget > 0 AND next_at <= now() FOR UPDATE SKIP LOCKED),
+item AS (
+    SELECT i.job_id, i.position FROM t_replay_item i JOIN job USING (job_id)
+    WHERE i.state = 'PENDING' ORDER BY i.position LIMIT 1 FOR UPDATE OF i SKIP LOCKED),
+paid AS (
+    UPDATE t_replay_job j
+    SET budget = j.budget - 1, next_at = greatest(j.next_at, now() - interval '1 second') + interval '1 second' / j.rate, updated_at = now()
+    FROM item WHERE j.job_id = item.job_id)
+UPDATE t_replay_item i
+SET state = 'CLAIMED', owner_token = @token, lease_until = now() + @lease * interval '1 microsecond', updated_at = now()
+FROM item, job WHERE i.job_id = item.job_id AND i.position = item.position
+RETURNING i.job_id, i.position, i.letter_id, i.event_id, i.owner_token AS token, job.started_by, job.reason`
+
+// Its holder has died between the claim and the commit of what it began.
+const takeOver = `
+UPDATE t_replay_item i
+SET owner_token = @token, lease_until = now() + @lease * interval '1 microsecond', updated_at = now()
+FROM t_replay_job j
+WHERE i.job_id = @job AND j.job_id = i.job_id AND j.state = 'RUNNING' AND i.position = ANY(ARRAY(
+    SELECT position FROM t_replay_item WHERE job_id = @job AND state = 'CLAIMED' AND lease_until < now()
+    ORDER BY position LIMIT 1 FOR UPDATE SKIP LOCKED))
+RETURNING i.job_id, i.position, i.letter_id, i.event_id, i.owner_token AS token, j.started_by, j.reason`
+
+func (r *Replays) claim(ctx context.Context, job string) (*claimed, error) {
+	for _, statement := range []string{takeOver, claimNext} {
+		var rows []claimed
+		err := r.DB.WithContext(ctx).Raw(statement, map[string]any{
+			"job": job, "token": r.Lease.Begin(r.Group).Token, "lease": r.Lease.Lease.Microseconds(),
+		}).Scan(&rows).Error
+		if err != nil {
+			return nil, fmt.Errorf("claiming a message of a replay: %w", err)
+		}
+		if len(rows) > 0 {
+			return &rows[0], nil
+		}
+	}
+	return nil, nil
+}
+
+// begin hands a message to the road that it takes. For a letter this is one commit with the release, so a process that
+// dies leaves both or neither; an event that is asked for twice is known to the consume log.
+func (r *Replays) begin(ctx context.Context, c *claimed) error {
+	if c.LetterID == nil {
+		return r.redeliver(ctx, c)
+	}
+	by := audit.By{Actor: c.StartedBy, Reason: c.Reason}
+	err := postgres.Transaction(ctx, r.DB, func(tx *gorm.DB) error {
+		if err := settle(tx.WithContext(ctx), c, "BEGUN", ""); err != nil {
+			return err
+		}
+		why := inbox.Decision{By: by.Actor, Reason: by.Reason}
+		if err := inbox.ReleaseFor(ctx, tx, r.Group, *c.LetterID, c.JobID, why); err != nil {
+			return err
+		}
+		return audit.Write(ctx, tx, by, "release", fmt.Sprintf("letter/%d", *c.LetterID), "by replay "+c.JobID)
+	})
+	if err == nil {
+		r.Nudge()
+		return nil
+	}
+	result, known := refusals[firstOf(err)]
+	if !known {
+		return fmt.Errorf("releasing a letter for a replay: %w", err)
+	}
+	return r.settled(ctx, c, result)
+}
+
+// refusals are answers of the office that end an item without a failure: it changed after it was planned.
+var refusals = map[error]string{
+	inbox.ErrClosed: Decided, inbox.ErrUnderWay: AlreadyApplied, inbox.ErrNotReleasable: Conflict,
+	inbox.ErrUnreadable: Unreadable, inbox.ErrNoLetter: Decided,
+}
+
+func firstOf(err error) error {
+	for known := range refusals {
+		if errors.Is(err, known) {
+			return known
+		}
+	}
+	return err
+}
+
+func (r *Replays) settled(ctx context.Context, c *claimed, result string) error {
+	err := settle(r.DB.WithContext(ctx), c, "SETTLED", result)
+	if err == nil {
+		r.Metrics.count(result, 1)
+	}
+	return err
+}
+
+const settleItem = `
+UPDATE t_replay_item
+SET state = @state, result = nullif(@result, ''), owner_token = NULL, lease_until = NULL,
+    begun_at = CASE WHEN @state = 'BEGUN' THEN now() ELSE begun_at END, updated_at = now()
+WHERE job_id = @job AND position = @position AND state = 'CLAIMED' AND owner_token = @token`
+
+// settle is fenced: zero rows mean that somebody has taken the item over.
+func settle(tx *gorm.DB, c *claimed, state, result string) error {
+	changed := tx.Exec(settleItem, map[string]any{"state": state, "result": result, "job": c.JobID, "position": c.Position, "token": c.Token})
+	if changed.Error == nil && changed.RowsAffected == 0 {
+		return inbox.ErrFenced
+	}
+	if changed.Error != nil {
+		return fmt.Errorf("settling a message of a replay: %w", changed.Error)
+	}
+	return nil
+}
+
+// redeliver asks payment, outside any transaction. When payment does not answer, the message goes back and the job
+// pauses: to go on would ask a service that is in trouble again and again.
+func (r *Replays) redeliver(ctx context.Context, c *claimed) error {
+	err := ErrNoSource
+	if r.Source != nil {
+		err = r.Source.Redeliver(ctx, Redelivery{
+			By: audit.By{Actor: c.StartedBy, Reason: c.Reason}, Group: r.Group, EventIDs: []string{c.EventID}, ReplayID: c.JobID,
+		})
+	}
+	if err == nil {
+		return settle(r.DB.WithContext(ctx), c, "BEGUN", "")
+	}
+	if ctx.Err() != nil {
+		return ctx.Err() // the lease runs out, and somebody else asks again
+	}
+	return postgres.Transaction(ctx, r.DB, func(tx *gorm.DB) error {
+		if err := settle(tx.WithContext(ctx), c, "PENDING", ""); err != nil {
+			return err
+		}
+		return r.stop(ctx, tx, c.JobID, "payment did not send event "+c.EventID+": "+err.Error())
+	})
+}
