@@ -48,7 +48,7 @@ func Serve(ctx context.Context, env service.Env) error {
 	}
 	p.Close(func() { postgres.Close(db) })
 	err = consumer.Run(p, consumer.Config{
-		Settings: cfg.Settings, Group: Group, DB: db, Effects: effects(db), Faults: faults(db),
+		Settings: cfg.Settings, Group: Group, DB: db, Effects: effects(db), Faults: faults(db), ReachesPeople: true,
 	}, consumer.InTransaction(handle))
 	if err != nil {
 		return err
