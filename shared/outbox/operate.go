@@ -18,6 +18,7 @@ import (
 func Mount(o *ops.Server, db *gorm.DB, log *slog.Logger) {
 	o.Handle("GET /ops/outbox", List(db))
 	o.Handle("GET /ops/outbox/{id}", show(db))
+	o.Handle("GET /ops/outbox/{id}/record", record(db))
 	o.Handle("POST /ops/outbox/{id}/release", act(db, log, "release", releaseRow))
 	o.Handle("POST /ops/outbox/{id}/skip", act(db, log, "skip", skipRow))
 }

@@ -11,8 +11,10 @@ import (
 
 	"example.com/paycast/shared/event"
 	"example.com/paycast/shared/facts"
+	"example.com/paycast/shared/kafka"
 	"example.com/paycast/shared/ops"
 	"example.com/paycast/shared/outbox"
+	"example.com/paycast/shared/service"
 )
 
 // mountOps opens what operators and other services may ask of this service, behind the ops token.
@@ -21,6 +23,26 @@ func (s *server) mountOps(o *ops.Server) {
 	o.Handle("GET /ops/incidents", s.answer(s.incidents))
 	o.Handle("GET /ops/orders/{no}/contact", s.answer(s.contact))
 	outbox.Mount(o, s.db, s.log)
+}
+
+// mountRedelivery lets operators and replays send events once more. The publisher connects when it is first used, so that
+// this process starts and answers callbacks while Kafka is down.
+func mountRedelivery(p *service.Process, db *gorm.DB, brokers string) error {
+	d := outbox.Redelivery{DB: db, Log: p.Log}
+	if brokers != "" {
+		publisher, err := kafka.NewPublisher(kafka.PublisherConfig{Brokers: brokers, ClientID: "payment-redelivery", Log: p.Log})
+		if err != nil {
+			return &service.ConfigError{Err: err}
+		}
+		d.Publisher = publisher
+		p.Close(func() {
+			if err := publisher.Close(); err != nil {
+				p.Log.Warn("closing the publisher", "error", err)
+			}
+		})
+	}
+	d.Mount(p.Ops)
+	return nil
 }
 
 // answer turns a function of a request into a handler.

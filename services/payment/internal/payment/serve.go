@@ -34,6 +34,8 @@ type apiConfig struct {
 	HTTPAddr       string `env:"HTTP_ADDR"`
 	WebhookSecrets string `env:"WEBHOOK_SECRETS"`
 	MerchantID     string `env:"MERCHANT_ID,required,notEmpty"`
+	// For redeliveries only. Nothing that a customer or the provider asks for needs Kafka here.
+	Brokers string `env:"KAFKA_BROKERS"`
 
 	secrets webhook.Secrets
 }
@@ -77,6 +79,9 @@ func API(ctx context.Context, env service.Env) error {
 		metrics: newMetrics(p.Metrics), log: p.Log,
 	}
 	s.mountOps(p.Ops)
+	if err := mountRedelivery(p, db, cfg.Brokers); err != nil {
+		return err
+	}
 	if err := p.Serve("api", cfg.HTTPAddr, s.routes()); err != nil {
 		return err
 	}
