@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -106,14 +107,12 @@ func run() int {
 	k.BindTo(ctx, (*context.Context)(nil))
 	k.Bind(service.Environ())
 	err := k.Run(ctx)
-	switch {
-	case err == nil:
+	if err == nil {
 		return 0
-	case err == context.Canceled: //nolint:errorlint // joined with another error it is not all that happened
-		fmt.Fprintln(os.Stderr, "paycast-local: interrupted")
-		return 130
-	default:
-		fmt.Fprintf(os.Stderr, "paycast-local: %v\n", err)
-		return 1
 	}
+	fmt.Fprintf(os.Stderr, "paycast-local: %v\n", err)
+	if errors.Is(err, stack.ErrInterrupted) {
+		return 130
+	}
+	return 1
 }

@@ -81,10 +81,13 @@ func (s *Stack) Down() error {
 	return err
 }
 
+// ErrInterrupted says that the caller's context ended first.
+var ErrInterrupted = errors.New("interrupted")
+
 // DownAfter is Down, and adds what goes wrong there to err. Whoever was interrupted is not told what that broke off.
 func (s *Stack) DownAfter(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		err = ctx.Err()
+		err = ErrInterrupted
 	}
 	if down := s.Down(); down != nil {
 		return errors.Join(err, down)
