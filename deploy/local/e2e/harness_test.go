@@ -19,6 +19,7 @@ import (
 
 	"example.com/paycast/deploy/local/internal/ask"
 	"example.com/paycast/deploy/local/internal/supervise"
+	"example.com/paycast/shared/embedded"
 )
 
 // quick shortens what a system waits for after a crash, and lets all SMS go at once.
@@ -88,7 +89,7 @@ func upWith(t *testing.T, env []string, dir string, flags ...string) *system {
 	_ = os.Remove(file) // of a system that was killed
 	s.cmd.Env = append(append(os.Environ(), quick...), env...)
 	s.cmd.Stdout, s.cmd.Stderr = &s.out, &s.out
-	require.NoError(t, s.cmd.Start())
+	require.NoError(t, embedded.Start(s.cmd), "it must not outlive a test run that is broken off")
 	go func() {
 		_ = s.cmd.Wait() // the state says how it ended
 		close(s.done)
