@@ -8,9 +8,9 @@ import (
 
 // Sizes of the chart, in pixels.
 const (
-	width    = 860
+	width    = 920
 	labels   = 250 // room for the names on the left
-	figures  = 190 // room for the figures on the right
+	figures  = 250 // room for the figures on the right
 	bar      = 16
 	pitch    = 24
 	headroom = 34
@@ -20,7 +20,7 @@ const (
 // to the fastest.
 func (r *Report) Chart() string {
 	var b strings.Builder
-	y := 56
+	y := 74
 	for _, c := range r.Cases {
 		y = c.panel(&b, y)
 	}
@@ -30,20 +30,25 @@ func (r *Report) Chart() string {
 	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="sans-serif" font-size="13">
 <rect width="100%%" height="100%%" fill="#ffffff"/>
 <text x="16" y="26" font-size="17" font-weight="bold">Outbox relays: rows per second</text>
-<text x="16" y="44" fill="#666666">%s</text>
+<text x="16" y="46" fill="#666666">%s</text>
+<text x="16" y="64" fill="#666666">%s</text>
 %s</svg>
-`, width, y+8, width, y+8, html.EscapeString(r.subtitle()), b.String())
+`, width, y+8, width, y+8, html.EscapeString(r.where()), html.EscapeString(r.how()), b.String())
 }
 
-func (r *Report) subtitle() string {
+func (r *Report) where() string {
+	return fmt.Sprintf("%s, %d cores, PostgreSQL %s, %s; load average before the run: %s",
+		r.Machine.CPU, r.Machine.Cores, r.Machine.Postgres, r.At.Format("2006-01-02"), r.Machine.Load)
+}
+
+func (r *Report) how() string {
 	rounds := 0
 	for _, c := range r.Cases {
 		for _, l := range c.Lines {
 			rounds = max(rounds, len(l.Rates))
 		}
 	}
-	return fmt.Sprintf("%s, %d cores, PostgreSQL %s; %s; median of %d interleaved rounds, whisker: slowest to fastest",
-		r.Machine.CPU, r.Machine.Cores, r.Machine.Postgres, r.At.Format("2006-01-02"), rounds)
+	return fmt.Sprintf("Bar: median of %d interleaved rounds. Whisker: slowest to fastest.", rounds)
 }
 
 func (c *Case) panel(b *strings.Builder, y int) int {
@@ -58,14 +63,7 @@ func (c *Case) panel(b *strings.Builder, y int) int {
 		if l.order() != "-" {
 			note += fmt.Sprintf(", out of order: %s", l.order())
 		}
-		colour := "#9aa5b1"
-		switch {
-		case l.Design == "ours":
-			colour = "#2f6fde"
-		case l.Silent:
-			colour = "#d9dee4"
-		}
-		line(b, y, l.Label, colour, note, l.Median/most, l.Min/most, l.Max/most)
+		line(b, y, l.Label, colour(l.Design == "ours", l.Silent), note, l.Median/most, l.Min/most, l.Max/most)
 		y += pitch
 	}
 	return y
@@ -79,10 +77,20 @@ func idlePanel(b *strings.Builder, idle []*Idle, y int) int {
 	heading(b, y, "Idle: ms from a commit until a consumer has the record (bar: median, whisker: to the 99th percentile)")
 	y += headroom
 	for _, i := range idle {
-		line(b, y, i.Label, "#2f6fde", fmt.Sprintf("p50 %.1f ms, p99 %.1f ms", i.P50, i.P99), i.P50/most, i.P50/most, i.P99/most)
+		line(b, y, i.Label, colour(i.Name != "naive", false), fmt.Sprintf("p50 %.1f ms, p99 %.1f ms", i.P50, i.P99), i.P50/most, i.P50/most, i.P99/most)
 		y += pitch
 	}
 	return y
+}
+
+func colour(ours, silent bool) string {
+	switch {
+	case ours:
+		return "#2f6fde"
+	case silent:
+		return "#d9dee4"
+	}
+	return "#9aa5b1"
 }
 
 func heading(b *strings.Builder, y int, text string) {
@@ -90,12 +98,12 @@ func heading(b *strings.Builder, y int, text string) {
 }
 
 // line draws one bar. Its length and the whisker's ends are shares of the panel's scale.
-func line(b *strings.Builder, y int, label, colour, note string, length, from, to float64) {
+func line(b *strings.Builder, y int, label, fill, note string, length, from, to float64) {
 	scale := float64(width - labels - figures)
 	at := func(share float64) float64 { return labels + share*scale }
 	middle := y + bar/2
 	fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="end">%s</text>`, labels-10, middle+5, html.EscapeString(label))
-	fmt.Fprintf(b, `<rect x="%d" y="%d" width="%.1f" height="%d" fill="%s"/>`, labels, y, max(1, length*scale), bar, colour)
+	fmt.Fprintf(b, `<rect x="%d" y="%d" width="%.1f" height="%d" fill="%s"/>`, labels, y, max(1, length*scale), bar, fill)
 	fmt.Fprintf(b, `<path d="M%.1f %dH%.1fM%.1f %dv6M%.1f %dv6" stroke="#222222" fill="none"/>`,
 		at(from), middle, at(to), at(from), middle-3, at(to), middle-3)
 	fmt.Fprintf(b, `<text x="%.1f" y="%d">%s</text>`+"\n", at(to)+8, middle+5, html.EscapeString(note))
