@@ -8,6 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"gorm.io/gorm"
@@ -196,9 +199,17 @@ func hashOf(items []Item) string {
 
 // recorded writes the audit row of a step, in the step's own transaction.
 func recorded(ctx context.Context, tx *gorm.DB, by audit.By, verb string, j Job) error {
-	what, err := json.Marshal(map[string]any{"items": j.Items, "states": j.States, "results": j.Results, "ids_hash": j.IDsHash})
-	if err != nil {
-		return err
+	what := fmt.Sprintf("%d messages, hash %.12s; %s", j.Items, j.IDsHash, tally(j.States))
+	if len(j.Results) > 0 {
+		what += "; " + tally(j.Results)
 	}
-	return audit.Write(ctx, tx, by, verb, object(j.JobID), string(what))
+	return audit.Write(ctx, tx, by, verb, object(j.JobID), what)
+}
+
+func tally(of map[string]int64) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		parts = append(parts, fmt.Sprintf("%s %d", name, of[name]))
+	}
+	return strings.Join(parts, ", ")
 }

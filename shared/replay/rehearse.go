@@ -24,8 +24,11 @@ type Rehearsal struct {
 	Rehearsed int            `json:"rehearsed"` // at most the first 200 of what is pending
 	Pending   int64          `json:"pending"`
 	Results   map[string]int `json:"results"`
-	Failures  []Failed       `json:"failures"` // the first 20
+	Failures  []Failed       `json:"failures"` // the first 5
 }
+
+// maxFailures is how many of them are told one by one.
+const maxFailures = 5
 
 // Failed is a message that would be a dead letter again.
 type Failed struct {
@@ -57,7 +60,7 @@ func (r *Replays) Rehearse(ctx context.Context, by audit.By, id string) (Rehears
 		}
 		told.Rehearsed++
 		told.Results[result]++
-		if trouble.Class != "" && len(told.Failures) < 20 {
+		if trouble.Class != "" && len(told.Failures) < maxFailures {
 			told.Failures = append(told.Failures, Failed{item.Position, *item.EventID, *item.OrderNo, trouble.Class, trouble.Text})
 		}
 	}

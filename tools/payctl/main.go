@@ -4,6 +4,7 @@
 //
 //	list.go    rows of all services in one table      show.go    one thing and what was done to it
 //	change.go  release, skip, discard: dry runs first  status.go  all processes in one table
+//	replay.go  handle once more, slowly                erase.go   what names a customer
 //	doctor.go  do the settings of all parts fit        print.go   tables and JSON
 package main
 
@@ -64,6 +65,16 @@ type commands struct {
 	Commands struct {
 		List commandsList `cmd:"" help:"Messages to people: which are sent, which wait, which failed."`
 	} `cmd:"" help:"Notification commands."`
+	Replay struct {
+		Plan     replayPlan     `cmd:"" help:"Freeze a choice of messages and tell what each would do."`
+		Rehearse replayRehearse `cmd:"" help:"Let the service handle them and roll back."`
+		Run      replayRun      `cmd:"" help:"Handle one, then ten, then the rest at the rate; it stops itself."`
+		Pause    replayPause    `cmd:"" help:"Stop for a while."`
+		Resume   replayResume   `cmd:"" help:"Go on, with one message first."`
+		Cancel   replayCancel   `cmd:"" help:"End it; what has not begun stays as it is."`
+		Status   replayStatus   `cmd:"" help:"All replays, or one with its audit."`
+	} `cmd:"" help:"Handle messages once more, in one consumer."`
+	Reapply reapplyCommand `cmd:"" help:"Apply an event whose effect was lost although the log says that it was applied."`
 }
 
 // app is what a command works with.

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/paycast/shared/consumertest"
+	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/inbox"
+	"example.com/paycast/shared/testkit"
+)
+
+// TestBadBuildIsMendedAndItsLettersReplayed is the transcript of docs/replay.md.
+func TestBadBuildIsMendedAndItsLettersReplayed(t *testing.T) {
+	t.Parallel()
+	s := newStack(t, inbox.Migrations)
+	mended := s.coupon()
+	for _, order := range strings.Fields("O-01 O-02 O-03 O-04 O-05 O-06 O-07 O-08 O-09 O-10 O-11 O-12 O-13 O-14") {
+		testkit.Produce(t, s.broker.Brokers(), event.Topic, consumertest.Record(consumertest.Paid(order, "ann")))
+	}
+	s.eventually(14, "t_dead_letter where state = 'OPEN'")
+
+	must := func(want int, args ...string) string {
+		t.Helper()
+		code, out, complain := s.payctl(args...)
+		require.Equal(t, want, code, complain)
+		t.Logf("$ payctl %s\n%s%s", strings.Join(args, " "), out, complain)
+		return out + complain
+	}
+	why := []string{"--reason", "build 42 cannot handle payments", "--by", "anna"}
+	out := must(exitOK, append([]string{"replay", "plan", "--service", group, "--class", "bad_data", "--rate", "20"}, why...)...)
+	require.Contains(t, out, "14 messages are frozen")
+	require.Contains(t, out, "expected  new 14")
+	id := regexp.MustCompile(`r-[0-9a-f]{12}`).FindString(out)
+	require.Contains(t, must(exitFailed, append([]string{"replay", "rehearse", id}, why...)...), "bad_data 14")
+	require.Contains(t, must(exitOK, append([]string{"replay", "run", id}, why...)...), nothingChanged)
+	require.Contains(t, must(exitFailed, append([]string{"replay", "run", id, "--yes"}, why...)...), "a dead letter again")
+	require.Contains(t, must(exitOK, "replay", "status", id), "stopped itself")
+
+	mended.Store(true)
+	why[1] = "build 43 is out"
+	require.Contains(t, must(exitOK, append([]string{"replay", "rehearse", id}, why...)...), "applied 13")
+	require.Contains(t, must(exitOK, append([]string{"replay", "resume", id, "--yes"}, why...)...), "[##############################] 14/14  DONE")
+	out = must(exitOK, "replay", "status", id)
+	require.Regexp(t, `(?m)anna +resume +build 43 is out`, out)
+	require.Equal(t, 13, s.count("t_message_consume where status = 'SUCCESS'"))
+
+	// The one that the first run has used up is an open letter again, and a plan of its own.
+	out = must(exitOK, append([]string{"replay", "plan", "--service", group, "--type", event.PaymentSucceeded, "--class", "bad_data"}, why...)...)
+	last := regexp.MustCompile(`r-[0-9a-f]{12}`).FindString(out)
+	must(exitOK, append([]string{"replay", "run", last, "--yes"}, why...)...)
+	require.Equal(t, 14, s.count("t_message_consume where status = 'SUCCESS'"))
+
+	var all []struct {
+		Service string
+		JobID   string `json:"job_id"`
+		State   string
+	}
+	s.json(exitOK, &all, "replay", "status")
+	require.Len(t, all, 2)
+	require.Equal(t, "DONE", all[0].State)
+	require.Contains(t, must(exitFailed, append([]string{"replay", "cancel", id, "--yes"}, why...)...), "it is DONE")
+	require.Contains(t, must(exitNothing, append([]string{"replay", "pause", "r-0", "--yes"}, why...)...), "no replay r-0")
+	require.Contains(t, must(exitFailed, append([]string{"reapply", "nothing", "--service", group, "--yes"}, why...)...), "has not seen the event")
+}
