@@ -124,16 +124,17 @@ func (c *consumer) giveBack(stop context.Context, d inbox.Delivery, why error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(stop), recordMargin)
 	defer cancel()
+	ctx = telemetry.WithTraceParent(ctx, d.Event.TraceParent)
 	if !errors.Is(why, inbox.ErrFenced) {
 		err := inbox.GiveBack(ctx, c.DB, d, after)
 		if err == nil || !errors.Is(err, inbox.ErrFenced) {
-			c.log.Warn("a message of the retry lane was not decided about", "event_id", d.Event.ID, "order_no", d.Event.AggregateID,
+			c.log.WarnContext(ctx, "a message of the retry lane was not decided about", "event_id", d.Event.ID, "order_no", d.Event.AggregateID,
 				"group", c.Group, "error", scrub(why), "given_back", err == nil)
 			return
 		}
 	}
 	c.metrics.fenced.Inc()
-	c.log.Warn("a message of the retry lane was taken over meanwhile", "event_id", d.Event.ID, "order_no", d.Event.AggregateID, "group", c.Group)
+	c.log.WarnContext(ctx, "a message of the retry lane was taken over meanwhile", "event_id", d.Event.ID, "order_no", d.Event.AggregateID, "group", c.Group)
 }
 
 // report logs a failed attempt, once.

@@ -102,8 +102,9 @@ func (c *consumer) receive(stop, work context.Context, from *kafka.Subscriber, m
 		if stop.Err() != nil {
 			return
 		}
-		c.log.Warn("partition paused", "group", c.Group, "topic", r.Topic, "partition", r.Partition, "offset", r.Offset,
-			"error", scrub(err), "tries", failed)
+		e, _ := event.Decode(r) // of what cannot be read the line says less
+		c.log.WarnContext(telemetry.WithTraceParent(work, e.TraceParent), "partition paused", "group", c.Group, "topic", r.Topic,
+			"partition", r.Partition, "offset", r.Offset, "event_id", e.ID, "order_no", e.AggregateID, "error", scrub(err), "tries", failed)
 		c.pauses.set(partition, err)
 		select {
 		case <-stop.Done():
