@@ -91,7 +91,7 @@ func TestTwoCopiesBuildAndPassTheirTestsAndTheConformanceSuite(t *testing.T) {
 	for _, name := range []string{"coupon", "welcome"} {
 		run(t, filepath.Join(root, "services", name), "env", "GOWORK=off", "go", "build", "-o", os.DevNull, ".")
 	}
-	run(t, root, "go", "test", "./docs/check", "./services/coupon/...", "./services/welcome/...")
+	run(t, root, "go", "test", "-p", "1", "./docs/check", "./services/coupon/...", "./services/welcome/...")
 }
 
 func TestACopyForEachEventCompiles(t *testing.T) {

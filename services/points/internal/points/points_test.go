@@ -58,6 +58,7 @@ func TestTheSameIdWithAnotherBodyIsADeadLetterAndChangesNothing(t *testing.T) {
 	second.Payload = []byte(`{"order_no":"o-1","user_id":"eve","amount":999900,"currency":"EUR","status":"PAID","version":2}`)
 	s.send(record(first), record(second), record(paid("o-1b", "ann")))
 	s.hasPoints("ann", 24, 2)
+	s.hasLetters(1)
 	s.hasPoints("eve", 0, 0)
 	var letter struct {
 		Payload               []byte

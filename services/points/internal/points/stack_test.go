@@ -99,11 +99,22 @@ func (s *stack) hasPoints(user string, balance int64, entries int) {
 // logged waits until the consume log has the given number of rows in a status.
 func (s *stack) logged(status string, want int64) {
 	s.t.Helper()
+	s.counts(want, "SELECT count(*) FROM t_message_consume WHERE status = ?", status)
+}
+
+// hasLetters waits until so many dead letters are there.
+func (s *stack) hasLetters(want int64) {
+	s.t.Helper()
+	s.counts(want, "SELECT count(*) FROM t_dead_letter")
+}
+
+func (s *stack) counts(want int64, query string, args ...any) {
+	s.t.Helper()
 	testkit.Eventually(s.t, within, func() error {
 		var rows int64
-		err := s.db.Raw("SELECT count(*) FROM t_message_consume WHERE status = ?", status).Scan(&rows).Error
+		err := s.db.Raw(query, args...).Scan(&rows).Error
 		if err == nil && rows != want {
-			err = fmt.Errorf("%d rows are %s", rows, status)
+			err = fmt.Errorf("%d rows instead of %d: %s %v", rows, want, query, args)
 		}
 		return err
 	})
