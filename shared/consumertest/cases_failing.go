@@ -11,6 +11,7 @@ import (
 
 func failsForAWhile(t testing.TB, s Service) {
 	w := newWorld(t, s, 1)
+	w.patient()
 	w.start()
 	w.breaks("bad", "fail")
 	w.send(s.cause("bad", "ann"))
@@ -26,6 +27,7 @@ func failsForAWhile(t testing.TB, s Service) {
 
 func laterVersionsWait(t testing.TB, s Service) {
 	w := newWorld(t, s, 1)
+	w.patient()
 	w.start()
 	w.breaks("bad", "fail")
 	cancel := s.later("bad")

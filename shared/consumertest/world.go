@@ -66,6 +66,9 @@ func (w *world) must(err error) {
 	}
 }
 
+// patient gives messages more attempts than a slow machine can use up before the case heals what it broke.
+func (w *world) patient() { w.env["CONSUMER_ATTEMPTS"] = "1000" }
+
 // start runs the service as a process, with addresses of its own.
 func (w *world) start() *testkit.Process {
 	w.Helper()
