@@ -118,8 +118,12 @@ func TestCommandLineMistakesAreUsageErrors(t *testing.T) {
 // TestRunbookTypesWhatThereIs: at three in the morning a command of the runbook has to be one.
 func TestRunbookTypesWhatThereIs(t *testing.T) {
 	t.Parallel()
-	content, err := os.ReadFile("../../docs/runbook.md")
-	require.NoError(t, err)
+	var content []byte
+	for _, page := range []string{"runbook", "replay"} {
+		read, err := os.ReadFile("../../docs/" + page + ".md")
+		require.NoError(t, err)
+		content = append(content, read...)
+	}
 	lines := regexp.MustCompile("bin/payctl ([^|#`\n]+)").FindAllStringSubmatch(string(content), -1)
 	require.Greater(t, len(lines), 20)
 	word := regexp.MustCompile(`"[^"]*"|\S+`)
