@@ -9,7 +9,9 @@ import (
 
 	"gorm.io/gorm"
 
+	"example.com/paycast/shared/archive"
 	"example.com/paycast/shared/facts"
+	"example.com/paycast/shared/kafka"
 	"example.com/paycast/shared/lease"
 )
 
@@ -31,6 +33,10 @@ type Settings struct {
 
 	LetterOwner     string        `env:"DEAD_LETTER_OWNER"`                        // who answers for dead letters; default: the group's name
 	LetterRetention time.Duration `env:"DEAD_LETTER_RETENTION" envDefault:"2160h"` // of closed ones; open ones stay
+
+	// Finished rows of the consume log that are older than this go to its archive. 0: they stay where they are.
+	ArchiveAfter  time.Duration `env:"CONSUME_LOG_ARCHIVE_AFTER"`
+	ReplayHorizon time.Duration `env:"REPLAY_HORIZON" envDefault:"168h"` // how far back a replay may reach
 
 	// Where replays and reapply get an event that this group has not kept. Without it they refuse, and say so.
 	SourceURL   string `env:"PAYMENT_OPS_URL"`
@@ -76,7 +82,16 @@ func (s Settings) Validate() error {
 	if err := s.rule().Validate(); err != nil {
 		bad = append(bad, fmt.Errorf("CONSUMER_LEASE: %w", err))
 	}
+	if s.ArchiveAfter != 0 {
+		if err := s.keep().Validate(); err != nil {
+			bad = append(bad, fmt.Errorf("CONSUME_LOG_ARCHIVE_AFTER: %w", err))
+		}
+	}
 	return errors.Join(bad...)
+}
+
+func (s Settings) keep() archive.Retention {
+	return archive.Retention{Window: s.ArchiveAfter, Kafka: kafka.Retention, Replay: s.ReplayHorizon}
 }
 
 // rule keeps a lease longer than everything that is done under it.

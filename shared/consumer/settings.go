@@ -8,8 +8,8 @@ import (
 	"example.com/paycast/shared/settings"
 )
 
-// settings reports what the group member and its retry lane run with. The consume log is never cut: a copy is known for
-// ever.
+// settings reports what the group member and its retry lane run with. The consume log is never cut: what
+// its archive holds is still known on every road by which so old a copy can come.
 func (c *consumer) settings(_ context.Context, to *settings.Report) error {
 	group := kafka.GroupSettings(c.Group, c.Session, event.Topic, event.RedeliveryTopic(c.Group))
 	group.Deadline = settings.Duration(c.HandlerTimeout)

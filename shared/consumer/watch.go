@@ -17,7 +17,7 @@ import (
 // watchEvery is how often offsets and counts are read.
 const watchEvery = 5 * time.Second
 
-// sweepEvery is how often closed dead letters are looked through for old ones.
+// sweepEvery is how often closed dead letters and finished rows are looked through for old ones.
 const sweepEvery = time.Hour
 
 // watch keeps the gauges true, notices partitions that do not move and sweeps, until ctx ends.
@@ -25,6 +25,7 @@ func (c *consumer) watch(ctx context.Context) error {
 	for swept := (time.Time{}); ; {
 		if time.Since(swept) > sweepEvery {
 			swept = time.Now()
+			c.archive(ctx)
 			if n, err := inbox.Sweep(ctx, c.DB, c.Group, c.LetterRetention); err != nil && ctx.Err() == nil {
 				c.log.Warn("deleting old dead letters", "group", c.Group, "error", scrub(err))
 			} else if n > 0 {
@@ -35,6 +36,18 @@ func (c *consumer) watch(ctx context.Context) error {
 		if !sleep(ctx, watchEvery) {
 			return nil
 		}
+	}
+}
+
+// archive moves old finished rows of the consume log. One process of the group is enough; several do no harm.
+func (c *consumer) archive(ctx context.Context) {
+	if c.ArchiveAfter == 0 {
+		return
+	}
+	if moved, err := inbox.Archive(ctx, c.DB, c.Group, c.keep()); err != nil && ctx.Err() == nil {
+		c.log.Warn("archiving the consume log", "group", c.Group, "error", scrub(err))
+	} else if moved > 0 {
+		c.log.Info("consume log rows archived", "group", c.Group, "rows", moved)
 	}
 }
 

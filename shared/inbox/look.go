@@ -116,17 +116,24 @@ func Letters(ctx context.Context, db *gorm.DB, group string, after int64, f Filt
 	return rows, nil
 }
 
-const factColumns = `
+// A reconciler sees archived rows too. Each side is cut to a page by its own primary key before they are merged.
+const listFacts = `
 SELECT event_id, event_type, aggregate_id, aggregate_version, request_hash, status, coalesce(outcome, '') AS outcome,
     partition, "offset", updated_at
-FROM t_message_consume WHERE consumer_group = ? AND `
+FROM ((SELECT ` + archivedColumns + ` FROM t_message_consume WHERE consumer_group = @group AND %[1]s ORDER BY event_id LIMIT @limit)
+    UNION ALL
+    (SELECT ` + archivedColumns + ` FROM t_message_consume_archive WHERE consumer_group = @group AND %[1]s ORDER BY event_id LIMIT @limit)) f
+ORDER BY event_id LIMIT @limit`
 
 // Facts gives up to limit rows with an event id greater than after, or those of the given events alone.
 func Facts(ctx context.Context, db *gorm.DB, group, after string, limit int, events []string) ([]facts.Fact, error) {
-	query := db.WithContext(ctx).Raw(factColumns+`event_id > ? ORDER BY event_id LIMIT ?`, group, after, limit)
+	which := `event_id > @after`
 	if len(events) > 0 {
-		query = db.WithContext(ctx).Raw(factColumns+`event_id IN ? ORDER BY event_id`, group, events)
+		which, limit = `event_id IN @events`, len(events)
 	}
+	query := db.WithContext(ctx).Raw(fmt.Sprintf(listFacts, which), map[string]any{
+		"group": group, "after": after, "limit": limit, "events": events,
+	})
 	var rows []struct {
 		EventID, EventType, AggregateID, RequestHash, Status, Outcome string
 		AggregateVersion, Offset                                      int64

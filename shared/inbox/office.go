@@ -89,7 +89,8 @@ const releaseRow = `
 INSERT INTO t_message_consume
     (consumer_group, event_id, event_type, aggregate_id, aggregate_version, request_hash, status, next_retry_at, replay_id,
      topic, partition, "offset")
-VALUES (@group, @event_id, @event_type, @aggregate, @version, @hash, 'RETRY', now(), nullif(@replay, ''), @topic, @partition, @offset)
+SELECT @group, @event_id, @event_type, @aggregate, @version, @hash, 'RETRY', now(), nullif(@replay, ''), @topic, @partition, @offset
+WHERE NOT EXISTS (SELECT FROM t_message_consume_archive WHERE consumer_group = @group AND event_id = @event_id)
 ON CONFLICT (consumer_group, event_id) DO NOTHING`
 
 // Release gives a letter's message back to the group's own retry lane, with its id and its bytes. Nothing is sent to

@@ -91,6 +91,9 @@ func begin(tx *gorm.DB, d Delivery) (Outcome, error) {
 		}
 		return "", nil
 	}
+	if out, err := archived(tx, d); out != "" || err != nil {
+		return out, err
+	}
 	inserted := tx.Exec(insertRow, d.place())
 	if inserted.Error != nil {
 		return "", fmt.Errorf("inserting the consume log row: %w", inserted.Error)
@@ -129,6 +132,10 @@ func compare(tx *gorm.DB, d Delivery) (Outcome, error) {
 	if err := tx.Raw(selectFirst, d.place()).Take(&f).Error; err != nil {
 		return "", fmt.Errorf("reading the consume log row: %w", err)
 	}
+	return f.against(tx, d)
+}
+
+func (f first) against(tx *gorm.DB, d Delivery) (Outcome, error) {
 	if f.RequestHash == d.Event.Hash() {
 		return Duplicate, nil
 	}

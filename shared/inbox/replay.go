@@ -63,6 +63,9 @@ func Reapply(ctx context.Context, tx *gorm.DB, group string, r event.Record, rep
 	d := Delivery{Group: group, Event: e, Record: r}
 	args := d.place()
 	args["replay"] = replayID
+	if err := tx.Exec(bringBack, args).Error; err != nil {
+		return fmt.Errorf("bringing an archived row back: %w", err)
+	}
 	changed := tx.Exec(reapplyRow, args)
 	if changed.Error != nil {
 		return fmt.Errorf("resetting an applied row: %w", changed.Error)

@@ -2,34 +2,17 @@ package outbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"gorm.io/gorm"
 
+	"example.com/paycast/shared/archive"
 	"example.com/paycast/shared/postgres"
 )
 
 // Retention is what an archive must not undercut.
-type Retention struct {
-	Window time.Duration // sent rows younger than this stay
-	Kafka  time.Duration // how long the topics keep records
-	Replay time.Duration // how far back a replay may reach
-	Batch  int           // rows of one transaction; 0 means 1000
-}
-
-// Validate refuses a window in which somebody may still need a row where it is: a consumer that reads Kafka again, or an
-// operator who replays from the outbox.
-func (r Retention) Validate() error {
-	if r.Window <= 0 || r.Kafka <= 0 || r.Replay <= 0 || r.Batch < 0 {
-		return errors.New("window, Kafka's retention and the replay horizon must be positive")
-	}
-	if r.Window < r.Kafka || r.Window < r.Replay {
-		return fmt.Errorf("archive window %v is too short: Kafka keeps records for %v and replays reach back %v, and the window must be no less than either", r.Window, r.Kafka, r.Replay)
-	}
-	return nil
-}
+type Retention = archive.Retention
 
 // Archive moves sent rows older than the window, batch by batch, and returns how many. Each batch is copied, compared and
 // deleted in one transaction: a row is in one place or the other, whenever the process ends. DEAD and unfinished rows

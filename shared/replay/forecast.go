@@ -25,8 +25,10 @@ const (
 )
 
 const lookUp = `
-SELECT coalesce((SELECT status FROM t_message_consume WHERE consumer_group = @group AND event_id = @id), '') AS status,
-    coalesce((SELECT request_hash FROM t_message_consume WHERE consumer_group = @group AND event_id = @id), '') AS hash,
+WITH known AS (
+    SELECT status, request_hash FROM t_message_consume WHERE consumer_group = @group AND event_id = @id
+    UNION ALL SELECT status, request_hash FROM t_message_consume_archive WHERE consumer_group = @group AND event_id = @id)
+SELECT coalesce((SELECT status FROM known LIMIT 1), '') AS status, coalesce((SELECT request_hash FROM known LIMIT 1), '') AS hash,
     EXISTS (SELECT FROM t_message_consume WHERE consumer_group = @group AND aggregate_id = @aggregate AND aggregate_version < @version
         AND status IN ('PROCESSING', 'RETRY', 'WAITING', 'DEAD') AND NOT skipped) AS earlier,
     EXISTS (SELECT FROM t_message_consume WHERE consumer_group = @group AND aggregate_id = @aggregate AND aggregate_version > @version

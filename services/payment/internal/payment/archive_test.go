@@ -38,3 +38,22 @@ func TestArchiveWindowBelowTheReplayHorizonIsRefused(t *testing.T) {
 	require.ErrorAs(t, err, new(*service.ConfigError))
 	require.ErrorContains(t, err, "too short")
 }
+
+func TestArchiveMovesOldReceiptsAndARepetitionStillChangesNothing(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	no := s.newOrder()
+	s.pay(no, "trade-1")
+	_, err := s.db.Exec(t.Context(), "update t_callback_receipt set received_at = now() - interval '20 days'")
+	require.NoError(t, err)
+	s.pay(s.newOrder(), "trade-2")
+	require.NoError(t, payment.Archive(t.Context(), service.Env{"DATABASE_URL": s.dbURL}))
+	var left, archived int
+	count := "select (select count(*) from t_callback_receipt), (select count(*) from t_callback_receipt_archive)"
+	require.NoError(t, s.db.QueryRow(t.Context(), count).Scan(&left, &archived))
+	require.Equal(t, []int{1, 1}, []int{left, archived})
+	s.pay(no, "trade-1")
+	var payments int
+	require.NoError(t, s.db.QueryRow(t.Context(), "select count(*) from t_payment where order_no = $1", no).Scan(&payments))
+	require.Equal(t, 1, payments)
+}
