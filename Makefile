@@ -5,13 +5,15 @@ MODULES := $(shell sed -nE 's#^(use)?[[:space:]]+\./##p' go.work)
 # The benchmark is left out: nobody else needs it, and it compiles what it compares us with.
 PROGRAMS := $(patsubst %,./%/...,$(filter-out deploy/bench,$(filter services/% deploy/% tools/%,$(MODULES))))
 LINTER := bin/golangci-lint
+# Their tests read the whole repository, which Go's test cache does not notice.
+READERS := docs/check tools/newservice
 
 # PARTS=real runs Apache Kafka and Elasticsearch themselves, which needs Java 17 and Maven; ARGS go to paycast-local.
 PARTS ?= embedded
 LOCAL_FLAGS := --kafka $(PARTS) --search $(PARTS) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo local up down test-compose build test test-real verify lint tidy-check alone flow new-service bench-relay clean go cc
+.PHONY: help demo local up down test-compose build test test-real test-template verify lint tidy-check alone flow new-service bench-relay clean go cc
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,7 +40,11 @@ build: go ## all programs, into bin/
 	@go build -o bin/ $(PROGRAMS)
 
 test: go cc ## all tests of all modules, with the race detector
-	go test -race -timeout 15m $(MODULES:%=./%/...)
+	go test -race -timeout 15m $(patsubst %,./%/...,$(filter-out $(READERS),$(MODULES)))
+	go test -race -count=1 $(READERS:%=./%/...)
+
+test-template: go ## copies of the template build, and pass its tests and the conformance suite
+	go test -tags template -count=1 -timeout 20m -run TestTwoCopies -v ./tools/newservice
 
 test-real: go cc ## contract and end-to-end tests on the real Kafka and Elasticsearch (Java 17; Maven the first time)
 	go test -race -tags real -count=1 -p 1 -timeout 30m ./shared/real/... ./deploy/local/e2e/...
