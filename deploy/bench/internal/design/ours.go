@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime/debug"
 
 	"github.com/jackc/pgx/v5"
 	"gorm.io/gorm"
@@ -53,6 +54,7 @@ func load(ctx context.Context, databaseURL, table string, columns []string, rows
 }
 
 func runOurs(ctx context.Context, t Target) error {
+	debug.SetGCPercent(outbox.GCPercent) // as the payment service's relay does
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	pub, err := kafka.NewPublisher(kafka.PublisherConfig{Brokers: t.Brokers, ClientID: "relay", Log: log})
 	if err != nil {

@@ -2,6 +2,7 @@ package payment
 
 import (
 	"context"
+	"runtime/debug"
 	"time"
 
 	"example.com/paycast/shared/kafka"
@@ -29,6 +30,7 @@ func Relay(ctx context.Context, env service.Env) error {
 	if err := env.Parse(&cfg); err != nil {
 		return err
 	}
+	debug.SetGCPercent(outbox.GCPercent)
 	p, err := service.Start(ctx, "relay", cfg.Base)
 	if err != nil {
 		return err
