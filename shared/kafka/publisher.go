@@ -174,8 +174,14 @@ func (marshaler) Marshal(topic string, m *message.Message) (*sarama.ProducerMess
 	if r.Value != nil {
 		out.Value = sarama.ByteEncoder(r.Value)
 	}
+	size := 0
+	for _, h := range r.Headers {
+		size += len(h.Key)
+	}
+	names := make([]byte, 0, size) // all in one allocation
 	for i, h := range r.Headers {
-		out.Headers[i] = sarama.RecordHeader{Key: []byte(h.Key), Value: h.Value}
+		names = append(names, h.Key...)
+		out.Headers[i] = sarama.RecordHeader{Key: names[len(names)-len(h.Key):], Value: h.Value}
 	}
 	if p, ok := m.Context().Value(placeKey{}).(*Place); ok {
 		p.sent = out

@@ -25,12 +25,12 @@ func Message(r event.Record) *message.Message {
 	b = binary.AppendVarint(b, int64(r.Partition))
 	b = binary.AppendVarint(b, r.Offset)
 	b = binary.AppendVarint(b, r.Time.UnixNano())
-	b = appendBytes(b, []byte(r.Topic))
+	b = appendText(b, r.Topic)
 	b = appendBytes(b, r.Key)
 	b = binary.AppendVarint(b, nilFlag(r.Value)) // a tombstone must not become an empty value
 	b = binary.AppendUvarint(b, uint64(len(r.Headers)))
 	for _, h := range r.Headers {
-		b = appendBytes(b, []byte(h.Key))
+		b = appendText(b, h.Key)
 		b = appendBytes(b, h.Value)
 		if m.UUID == "" && h.Key == idHeader {
 			m.UUID = string(h.Value)
@@ -46,9 +46,9 @@ func Record(m *message.Message) (event.Record, error) {
 	if !ok {
 		return event.Record{}, errNoRecord
 	}
-	d := decoder{rest: []byte(packed)}
+	d := decoder{text: packed, raw: []byte(packed)}
 	r := event.Record{Partition: int32(d.varint()), Offset: d.varint(), Time: time.Unix(0, d.varint()).UTC()}
-	r.Topic = string(d.bytes())
+	r.Topic = d.string()
 	r.Key = d.bytes()
 	if d.varint() == 0 {
 		r.Value = m.Payload
@@ -58,7 +58,7 @@ func Record(m *message.Message) (event.Record, error) {
 	}
 	r.Headers = make([]event.Header, d.count())
 	for i := range r.Headers {
-		r.Headers[i] = event.Header{Key: string(d.bytes()), Value: d.bytes()}
+		r.Headers[i] = event.Header{Key: d.string(), Value: d.bytes()}
 	}
 	if d.bad {
 		return event.Record{}, errNoRecord
@@ -81,42 +81,64 @@ func appendBytes(b, part []byte) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(part))+1), part...)
 }
 
-// decoder reads what Message wrote. After the first mistake every answer is zero and bad is set.
+// appendText writes what appendBytes does, without a copy of the text.
+func appendText(b []byte, part string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(part))+1), part...)
+}
+
+// decoder reads what Message wrote. After the first mistake every answer is zero and bad is set. Text and bytes are parts
+// of the two copies it holds: a dozen headers would otherwise be two dozen allocations of each message.
 type decoder struct {
-	rest []byte
+	text string
+	raw  []byte
+	at   int
 	bad  bool
 }
 
 func (d *decoder) varint() int64 {
-	v, n := binary.Varint(d.rest)
+	v, n := binary.Varint(d.raw[d.at:])
 	d.advance(n)
 	return v
 }
 
 func (d *decoder) uvarint() uint64 {
-	v, n := binary.Uvarint(d.rest)
+	v, n := binary.Uvarint(d.raw[d.at:])
 	d.advance(n)
 	return v
 }
 
 func (d *decoder) bytes() []byte {
+	begin, end, ok := d.part()
+	if !ok {
+		return nil
+	}
+	return d.raw[begin:end:end]
+}
+
+func (d *decoder) string() string {
+	begin, end, _ := d.part()
+	return d.text[begin:end]
+}
+
+// part steps over what appendBytes wrote; ok is false for nil.
+func (d *decoder) part() (begin, end int, ok bool) {
 	n := d.uvarint()
 	if d.bad || n == 0 {
-		return nil
+		return 0, 0, false
 	}
-	if n-1 > uint64(len(d.rest)) {
+	if n-1 > uint64(len(d.raw)-d.at) {
 		d.bad = true
-		return nil
+		return 0, 0, false
 	}
-	part := d.rest[: n-1 : n-1]
-	d.rest = d.rest[n-1:]
-	return part
+	begin = d.at
+	d.at += int(n - 1)
+	return begin, d.at, true
 }
 
 // count reads a number of headers. Each takes at least two bytes, so damaged input cannot ask for a huge slice.
 func (d *decoder) count() int {
 	n := d.uvarint()
-	if d.bad || n > uint64(len(d.rest)/2) {
+	if d.bad || n > uint64((len(d.raw)-d.at)/2) {
 		d.bad = d.bad || n > 0
 		return 0
 	}
@@ -125,8 +147,8 @@ func (d *decoder) count() int {
 
 func (d *decoder) advance(n int) {
 	if n <= 0 || d.bad {
-		d.bad, d.rest = true, nil
+		d.bad, d.at = true, len(d.raw)
 		return
 	}
-	d.rest = d.rest[n:]
+	d.at += n
 }
