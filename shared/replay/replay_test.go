@@ -277,11 +277,11 @@ func TestEffectThatWasLostIsAppliedAgainAndNothingElseIs(t *testing.T) {
 	refused(t, err, http.StatusConflict, "do not have this event")
 }
 
-func TestMessageIsForwardedAtTheRateThatWasAskedFor(t *testing.T) {
+func TestTwoProcessesTogetherKeepTheRate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c, _ := w.start()
-	_, _ = w.start() // two processes together are no faster
+	_, _ = w.start()
 	w.letters("o", 24)
 	w.mended.Store(true)
 	job := w.plan(c, openLetters, 10)

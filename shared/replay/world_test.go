@@ -43,6 +43,7 @@ type world struct {
 	change func(*consumer.Config)
 
 	mended atomic.Bool // payments can be handled
+	down   atomic.Bool // payment does not answer
 	sent   map[string]event.Record
 	source string // URL of payment's operations side
 }
@@ -73,6 +74,10 @@ func (w *world) payment() string {
 	}))
 	s.Handle("POST /ops/redeliver", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		var ask replay.Redelivery
+		if w.down.Load() {
+			ops.Problem(rw, http.StatusServiceUnavailable, "unavailable", "out of order")
+			return
+		}
 		if err := json.NewDecoder(r.Body).Decode(&ask); err != nil || ask.Check() != nil {
 			ops.Problem(rw, http.StatusBadRequest, "bad-body", "bad")
 			return

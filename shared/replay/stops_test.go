@@ -1,0 +1,127 @@
+package replay_test
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"example.com/paycast/shared/audit"
+	"example.com/paycast/shared/consumertest"
+	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/lease"
+	"example.com/paycast/shared/replay"
+	"example.com/paycast/shared/testkit"
+)
+
+var anna = audit.By{Actor: "anna", Reason: "the build is mended"}
+
+// bare are the replays of a group whose consumer does not run: nothing that has begun is ever decided about.
+func (w *world) bare(lag *atomic.Int64) *replay.Replays {
+	return &replay.Replays{
+		Group: group, DB: w.db, Lease: lease.Rule{Lease: 10 * time.Second, Deadline: time.Second, Margin: time.Second}, Log: slog.New(slog.DiscardHandler),
+		Lag: lag.Load, Nudge: func() {}, Metrics: replay.NewMetrics(prometheus.NewRegistry(), group),
+	}
+}
+
+func (w *world) pausedBy(r *replay.Replays, id, cause string) {
+	w.t.Helper()
+	var job replay.Job
+	w.eventually(func() (err error) {
+		if job, err = r.Get(w.t.Context(), id); err == nil && job.State != replay.Paused {
+			return context.DeadlineExceeded
+		}
+		return err
+	})
+	require.Contains(w.t, *job.Cause, cause)
+	require.EqualValues(w.t, 1, w.count("t_audit WHERE verb = 'stopped itself' AND object = ?", "replay/"+id))
+}
+
+func TestReplayStopsWhenTheGroupFallsBehindOrTheLaneStandsStill(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, task := w.start()
+	w.letters("o", 3)
+	require.NoError(t, task.Stop())
+	var lag atomic.Int64
+	lag.Store(100)
+	r := w.bare(&lag)
+	testkit.Run(t, "replays", r.Run)
+	job, err := r.Plan(t.Context(), anna, replay.Selection{EventType: event.PaymentSucceeded}, 0, false)
+	require.NoError(t, err)
+	_, err = r.Do(t.Context(), anna, job.JobID, "run", replay.Confirmation{}, false)
+	require.NoError(t, err)
+	w.until(1, "t_replay_item WHERE state = 'BEGUN'")
+	require.EqualValues(t, 2, w.count("t_replay_item WHERE state = 'PENDING'"), "nobody follows before the first is decided about")
+	lag.Store(1101)
+	w.pausedBy(r, job.JobID, "lag has grown by 1001 records")
+
+	second, err := r.Plan(t.Context(), anna, replay.Selection{EventType: event.PaymentSucceeded}, 0, false)
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{"new": 2, "waiting": 1}, second.Forecasts)
+	_, err = r.Do(t.Context(), anna, second.JobID, "run", replay.Confirmation{}, false)
+	require.NoError(t, err)
+	w.until(2, "t_replay_item WHERE state = 'BEGUN'")
+	w.exec("UPDATE t_replay_item SET begun_at = now() - interval '2 minutes' WHERE state = 'BEGUN'")
+	w.pausedBy(r, second.JobID, "the retry lane does not keep up")
+}
+
+func TestReplayStopsWhenPaymentDoesNotAnswerAndLosesNoMessage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c, _ := w.start()
+	w.mended.Store(true)
+	var ids []string
+	for _, e := range w.events("o", 3) {
+		ids = append(ids, e.ID)
+	}
+	job := w.plan(c, map[string]any{"event_ids": ids}, 0)
+	w.down.Store(true)
+	_, err := w.do(c, job.JobID, "run", nil)
+	require.NoError(t, err)
+	stopped := w.reaches(c, job.JobID, replay.Paused)
+	require.Contains(t, *stopped.Cause, "payment did not send event")
+	require.EqualValues(t, 3, stopped.States["PENDING"])
+	w.down.Store(false)
+	_, err = w.do(c, job.JobID, "resume", nil)
+	require.NoError(t, err)
+	w.reaches(c, job.JobID, replay.Done)
+	require.EqualValues(t, 3, w.count("t_effect"))
+}
+
+func TestVersionsOfOneOrderKeepTheirOrderInAReplay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c, _ := w.start()
+	first, second := consumertest.Paid("o-1", "ann"), consumertest.Canceled("o-1", "ann")
+	testkit.Produce(t, w.broker.Brokers(), event.Topic, consumertest.Record(first), consumertest.Record(second))
+	w.until(1, "t_message_consume WHERE status = 'DEAD'")
+	w.until(1, "t_message_consume WHERE status = 'WAITING'")
+	job := w.plan(c, map[string]any{"order_nos": []string{"o-1"}}, 0)
+	require.Equal(t, map[string]int64{"new": 1, "waiting": 1}, job.Forecasts)
+	w.mended.Store(true)
+	_, err := w.do(c, job.JobID, "run", nil)
+	require.NoError(t, err)
+	w.reaches(c, job.JobID, replay.Done)
+	w.until(2, "t_message_consume WHERE status = 'SUCCESS'")
+	var order []string
+	require.NoError(t, w.db.Raw("SELECT event_id FROM t_effect ORDER BY ctid").Scan(&order).Error)
+	require.Equal(t, []string{first.ID, second.ID}, order)
+}
+
+func TestEverySeriesOfReplaysExistsFromTheStart(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	replay.NewMetrics(reg, group)
+	n, err := testutil.GatherAndCount(reg, "replay_messages_total")
+	require.NoError(t, err)
+	require.Equal(t, 12, n)
+	problems, err := testutil.GatherAndLint(reg)
+	require.NoError(t, err)
+	require.Empty(t, problems)
+}
