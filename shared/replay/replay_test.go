@@ -74,7 +74,7 @@ func TestRunIsRefusedWhenTheFrozenIDsWereAltered(t *testing.T) {
 	refused(t, err, http.StatusConflict, "not those that were planned")
 	err = c.PostJSON(t.Context(), "/ops/replays", body(map[string]any{"selection": map[string]any{}}), nil)
 	refused(t, err, http.StatusBadRequest, "not everything there is")
-	err = c.PostJSON(t.Context(), "/ops/replays", body(map[string]any{"selection": map[string]any{"clas": "transient"}}), nil)
+	err = c.PostJSON(t.Context(), "/ops/replays", body(map[string]any{"selection": map[string]any{"classes": "transient"}}), nil)
 	refused(t, err, http.StatusBadRequest, "cannot be read")
 	err = c.PostJSON(t.Context(), "/ops/replays", map[string]any{"selection": openLetters}, nil)
 	refused(t, err, http.StatusBadRequest, "who you are")
