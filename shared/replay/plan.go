@@ -17,7 +17,7 @@ import (
 )
 
 // Selection says what to handle once more. What is given narrows; at least one thing must be given. Class and Code are
-// of dead letters, so with them, as with Letters, nothing but letters is chosen.
+// of dead letters, so with them, as with Letters, or with an event type alone, nothing but letters is chosen.
 type Selection struct {
 	Letters   []int64    `json:"letters,omitempty"`
 	Class     string     `json:"class,omitempty"`
@@ -39,13 +39,17 @@ func (s Selection) check() error {
 	return nil
 }
 
-func (s Selection) lettersOnly() bool { return len(s.Letters) > 0 || s.Class != "" || s.Code != "" }
+func (s Selection) lettersOnly() bool {
+	return len(s.Letters) > 0 || s.Class != "" || s.Code != "" || !s.named() && s.From == nil && s.To == nil
+}
+
+func (s Selection) named() bool { return len(s.OrderNos)+len(s.EventIDs) > 0 }
 
 func (s Selection) args(group string) map[string]any {
 	return map[string]any{
 		"group": group, "letters": s.Letters, "class": s.Class, "code": s.Code, "type": s.EventType, "from": s.From, "to": s.To,
 		"orders": s.OrderNos, "events": s.EventIDs, "no_letters": len(s.Letters) == 0, "no_orders": len(s.OrderNos) == 0,
-		"no_events": len(s.EventIDs) == 0, "limit": maxItems + 1,
+		"no_events": len(s.EventIDs) == 0, "named": s.named(), "limit": maxItems + 1,
 	}
 }
 
@@ -59,10 +63,11 @@ WHERE consumer_group = @group AND state = 'OPEN' AND erased_at IS NULL
 ORDER BY letter_id LIMIT @limit`
 
 // Rows of the log have nothing to replay: they are finished, or the lane has them. They are shown, so that nobody has to
-// guess why a chosen event is not among the messages of a run. A row that is DEAD is there as its letter.
+// guess why a chosen event is not among the messages of a run; those that are SUCCESS only when they were named, for of
+// these there are millions. A row that is DEAD is there as its letter.
 const chooseRows = `
 SELECT event_id, event_type, aggregate_id AS order_no FROM t_message_consume
-WHERE consumer_group = @group AND status <> 'DEAD'
+WHERE consumer_group = @group AND status <> 'DEAD' AND (@named OR status <> 'SUCCESS')
   AND (@no_orders OR aggregate_id IN @orders) AND (@no_events OR event_id IN @events) AND (@type = '' OR event_type = @type)
   AND (CAST(@from AS timestamptz) IS NULL OR first_received_at >= @from) AND (CAST(@to AS timestamptz) IS NULL OR first_received_at < @to)
 ORDER BY first_received_at, event_id LIMIT @limit`

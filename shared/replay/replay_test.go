@@ -58,6 +58,10 @@ func TestPlanFreezesWhatRunsAndEachIsAppliedOnceWithItsOwnIDAndBytes(t *testing.
 	require.NoError(t, err)
 	w.reaches(c, again.JobID, "DONE")
 	require.EqualValues(t, 15, w.count("t_effect"))
+	recent := w.plan(c, map[string]any{"from": time.Now().Add(-time.Hour), "to": time.Now().Add(time.Hour)}, 0)
+	require.Equal(t, map[string]int64{"new": 2}, recent.Forecasts, "what is done is shown only when it is named")
+	err = c.PostJSON(t.Context(), "/ops/replays", body(map[string]any{"selection": map[string]any{"to": time.Now().Add(-time.Hour)}}), nil)
+	refused(t, err, http.StatusBadRequest, "nothing of this group matches")
 	for _, verb := range []string{"plan", "run", "ended"} {
 		require.EqualValues(t, 1, w.count("t_audit WHERE verb = ? AND object = ?", verb, "replay/"+job.JobID), verb)
 	}
