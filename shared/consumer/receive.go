@@ -26,9 +26,7 @@ const drain = 12 * time.Second
 // consume reads both topics of the group until ctx ends, then lets what runs come to its end. The subscriber hands out
 // one message of a partition at a time, so each gets a goroutine of its own and order within a partition stays.
 func (c *consumer) consume(ctx context.Context) error {
-	subscriber, err := kafka.NewSubscriber(kafka.SubscriberConfig{
-		Brokers: c.Brokers, ClientID: c.Group, Group: c.Group, Session: c.Session, Log: c.log,
-	})
+	subscriber, err := kafka.NewSubscriber(c.subscriber())
 	if err != nil {
 		return fmt.Errorf("making the subscriber: %w", err)
 	}
@@ -36,7 +34,7 @@ func (c *consumer) consume(ctx context.Context) error {
 	work, cutOff := context.WithCancel(context.WithoutCancel(ctx))
 	defer cutOff()
 	var topics, running sync.WaitGroup
-	for _, topic := range []string{event.Topic, event.RedeliveryTopic(c.Group)} {
+	for _, topic := range c.topics() {
 		topics.Go(func() {
 			for m := range c.subscribe(ctx, work, subscriber, topic) {
 				running.Go(func() { c.receive(ctx, work, subscriber, m) })
@@ -49,6 +47,13 @@ func (c *consumer) consume(ctx context.Context) error {
 	timer.Stop()
 	return subscriber.Close() // commits the offsets of what was acked
 }
+
+func (c *consumer) subscriber() kafka.SubscriberConfig {
+	return kafka.SubscriberConfig{Brokers: c.Brokers, ClientID: c.Group, Group: c.Group, Session: c.Session, Log: c.log}
+}
+
+// topics are the one that all groups read and the one of this group alone.
+func (c *consumer) topics() []string { return []string{event.Topic, event.RedeliveryTopic(c.Group)} }
 
 // subscribe yields a topic's messages until ctx ends. Kafka may be down when the process starts.
 func (c *consumer) subscribe(ctx, work context.Context, s message.Subscriber, topic string) func(yield func(*message.Message) bool) {

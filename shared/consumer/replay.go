@@ -30,7 +30,9 @@ var errRehearsed = errors.New("a rehearsal ends here")
 
 // try runs the handler for a delivery and rolls back.
 func (c *consumer) try(ctx context.Context, d inbox.Delivery) (inbox.Outcome, inbox.Trouble, error) {
-	h, ok := c.handler.(inTransaction)
+	h, ok := c.handler.(interface {
+		rehearse(ctx context.Context, db *gorm.DB, d inbox.Delivery) (inbox.Outcome, error)
+	})
 	if !ok {
 		return "", inbox.Trouble{}, replay.ErrNotRehearsable
 	}

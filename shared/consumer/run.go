@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"sync/atomic"
@@ -29,6 +30,10 @@ type consumer struct {
 // Run makes the process a member of the group: it consumes, retries, watches itself, and answers under /ops/. Like the
 // other parts of a process it stops when the process is told to, after the messages that are in hand.
 func Run(p *service.Process, cfg Config, h Handler) error {
+	return run(p, cfg, h, func(c *consumer) func(context.Context) error { return c.consume })
+}
+
+func run(p *service.Process, cfg Config, h Handler, consume func(*consumer) func(context.Context) error) error {
 	if cfg.Group == "" || cfg.DB == nil || h == nil {
 		return errors.New("consumer: group, database and handler are needed")
 	}
@@ -50,7 +55,7 @@ func Run(p *service.Process, cfg Config, h Handler) error {
 	replays.Mount(p.Ops)
 	p.Settings(c.settings)
 	p.Settings(postgres.Settings(cfg.DB))
-	p.Go("consumer", c.consume)
+	p.Go("consumer", consume(c))
 	p.Go("retry lane", c.lane)
 	p.Go("consumer watch", c.watch)
 	p.Go("replays", replays.Run)

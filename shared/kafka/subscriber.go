@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"errors"
 	"log/slog"
 	"time"
 
@@ -23,17 +22,9 @@ type SubscriberConfig struct {
 // Each message is given by Record, whatever its bytes are: there is no record that this subscriber cannot deliver.
 // A message that is nacked comes again after 100 ms and blocks its partition meanwhile.
 func NewSubscriber(c SubscriberConfig) (*Subscriber, error) {
-	switch {
-	case len(BrokerList(c.Brokers)) == 0:
-		return nil, errors.New("no kafka brokers given")
-	case c.Group == "":
-		return nil, errors.New("no consumer group given") // without one, offsets are never committed
-	}
-	if c.Log == nil {
-		c.Log = slog.Default()
-	}
-	if c.Session == 0 {
-		c.Session = 10 * time.Second
+	c, err := c.complete()
+	if err != nil {
+		return nil, err
 	}
 	sessions := &sessions{}
 	inner, err := wkafka.NewSubscriber(wkafka.SubscriberConfig{
@@ -54,5 +45,5 @@ func NewSubscriber(c SubscriberConfig) (*Subscriber, error) {
 type unmarshaler struct{}
 
 func (unmarshaler) Unmarshal(m *sarama.ConsumerMessage) (*message.Message, error) {
-	return Message(fromSarama(m)), nil
+	return Consumed(m), nil
 }

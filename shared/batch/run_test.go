@@ -1,0 +1,240 @@
+package batch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gorm.io/gorm"
+
+	"example.com/paycast/shared/batch"
+	"example.com/paycast/shared/consumer"
+	"example.com/paycast/shared/consumertest"
+	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/inbox"
+	"example.com/paycast/shared/testkit"
+)
+
+// handlers are both kinds; whatever is promised is promised with each.
+var handlers = map[string]consumer.Handler{"each": consumer.InTransaction(one), "all": consumer.Batched(all)}
+
+func TestManyEventsShareATransactionAndEachHasItsEffectOnceInItsOrder(t *testing.T) {
+	t.Parallel()
+	for name, h := range handlers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 2)
+			var events []event.Event
+			for i := range 100 {
+				events = append(events, versions(fmt.Sprint("O-", i%10), 10)[i/10])
+			}
+			w.send(events...)
+			w.run(h, nil)
+			w.drained()
+			require.EqualValues(t, 100, w.effects())
+			require.EqualValues(t, 100, w.rows("SUCCESS"))
+			require.Less(t, w.transactions(), int64(20))
+			w.requireOrder()
+		})
+	}
+}
+
+func TestDuplicatesAndConflictsInsideABatchAreWhatTheyAreOneByOne(t *testing.T) {
+	t.Parallel()
+	for name, h := range handlers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			e := versions("O-1", 3)
+			other := consumertest.Order("O-1", "bob")
+			conflict := consumertest.Event(event.PaymentSucceeded, other)
+			conflict.ID = e[1].ID
+			garbage := event.Record{Key: []byte("O-1"), Value: []byte("{")}
+			w.send(e[0], e[0], e[1], conflict, e[1])
+			testkit.Produce(t, w.broker.Brokers(), event.Topic, garbage)
+			w.send(e[2], e[0])
+			w.run(h, nil)
+			w.drained()
+			require.EqualValues(t, 3, w.effects())
+			require.EqualValues(t, 3, w.rows("SUCCESS"))
+			w.requireOrder()
+			require.EqualValues(t, 1, w.count("SELECT count(*) FROM t_dead_letter WHERE error_class = 'conflict' AND first_hash = ?", e[1].Hash()))
+			require.EqualValues(t, 1, w.count("SELECT count(*) FROM t_dead_letter WHERE error_class = 'undecodable'"))
+
+			w.send(e...) // and once more, in another batch
+			w.drained()
+			require.EqualValues(t, 3, w.effects())
+			require.EqualValues(t, 2, w.count("SELECT count(*) FROM t_dead_letter"))
+		})
+	}
+}
+
+func TestOnePoisonMessageAmongAHundredIsTheOnlyOneWithoutEffect(t *testing.T) {
+	t.Parallel()
+	for name := range handlers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			poison := versions("O-37", 1)[0].ID
+			h := consumer.InTransaction(func(ctx context.Context, tx *gorm.DB, e event.Event) error {
+				if err := one(ctx, tx, e); err != nil || e.ID != poison {
+					return err
+				}
+				return errors.New("cannot be handled")
+			})
+			if name == "all" {
+				h = consumer.Batched(func(ctx context.Context, tx *gorm.DB, events []event.Event) error {
+					for _, e := range events {
+						if e.ID == poison {
+							panic("cannot be handled")
+						}
+					}
+					return all(ctx, tx, events)
+				})
+			}
+			var events []event.Event
+			for i := range 100 {
+				events = append(events, versions(fmt.Sprint("O-", i), 1)...)
+			}
+			w.send(events...)
+			w.run(h, nil)
+			w.drained()
+			require.EqualValues(t, 99, w.effects())
+			require.EqualValues(t, 99, w.rows("SUCCESS"))
+			require.EqualValues(t, 1, w.count("SELECT count(*) FROM t_message_consume c JOIN t_message_retry USING (consumer_group, event_id) WHERE status = 'RETRY' AND event_id = ?", poison))
+			require.Less(t, w.transactions(), int64(20), "the neighbours still share transactions")
+		})
+	}
+}
+
+func TestVersionsBehindAFailedOneWaitForItAndOtherOrdersDoNot(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	bad, good := versions("O-bad", 4), versions("O-good", 4)
+	var events []event.Event
+	for i := range 4 {
+		events = append(events, bad[i], good[i])
+	}
+	w.send(events...)
+	w.run(consumer.InTransaction(func(ctx context.Context, tx *gorm.DB, e event.Event) error {
+		if e.ID == bad[1].ID {
+			return errors.New("not now")
+		}
+		return one(ctx, tx, e)
+	}), nil)
+	w.drained()
+	require.EqualValues(t, 4, w.count("SELECT count(*) FROM t_effect WHERE order_no = 'O-good'"))
+	require.EqualValues(t, 1, w.count("SELECT count(*) FROM t_effect WHERE order_no = 'O-bad'"))
+	require.EqualValues(t, 1, w.rows("RETRY"))
+	require.EqualValues(t, 2, w.count("SELECT count(*) FROM t_message_consume WHERE status = 'WAITING' AND held_by IN (?, ?)", bad[1].ID, bad[2].ID))
+}
+
+func TestAnswersWithoutEffectAndReferencesStandInTheLog(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	e := versions("O-1", 3)
+	w.send(e...)
+	w.run(consumer.InTransaction(func(ctx context.Context, tx *gorm.DB, got event.Event) error {
+		switch got.ID {
+		case e[0].ID:
+			return consumer.Ignored
+		case e[1].ID:
+			consumer.Made(ctx, "thing 7")
+		}
+		return one(ctx, tx, got)
+	}), nil)
+	w.drained()
+	require.EqualValues(t, 1, w.count("SELECT count(*) FROM t_message_consume WHERE event_id = ? AND outcome = 'ignored' AND result_ref IS NULL", e[0].ID))
+	require.EqualValues(t, 1, w.count("SELECT count(*) FROM t_message_consume WHERE event_id = ? AND outcome = 'applied' AND result_ref = 'thing 7'", e[1].ID))
+	require.EqualValues(t, 2, w.effects())
+}
+
+func TestMessagesThatWereCommittedAndNotAckedHaveTheirEffectOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.send(versions("O-1", 50)...)
+	w.run(consumer.Batched(all), nil)
+	w.drained()
+	// A second world of the same database, whose broker has heard of no ack: what a kill between both leaves behind.
+	again := *w
+	again.broker = testkit.Kafka(t, event.Topic+":1", event.RedeliveryTopic(group)+":1")
+	again.send(versions("O-1", 60)...)
+	again.run(consumer.Batched(all), nil)
+	again.drained()
+	require.EqualValues(t, 60, w.effects())
+	w.requireOrder()
+}
+
+func TestWhenTheDatabaseIsAtFaultNothingIsRecordedAgainstTheMessages(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.send(versions("O-1", 20)...)
+	var down atomic.Bool
+	down.Store(true)
+	tried := make(chan struct{}, 100)
+	w.run(consumer.Batched(func(ctx context.Context, tx *gorm.DB, events []event.Event) error {
+		if down.Load() {
+			tried <- struct{}{}
+			return consumer.Down(errors.New("no connection"))
+		}
+		return all(ctx, tx, events)
+	}), func(c *batch.Config) { c.Backoff = 1e6 })
+	<-tried
+	<-tried
+	require.Zero(t, w.count("SELECT count(*) FROM t_message_consume"))
+	down.Store(false)
+	w.drained()
+	require.EqualValues(t, 20, w.effects())
+	require.EqualValues(t, 20, w.rows("SUCCESS"))
+	w.requireOrder()
+}
+
+func TestTwoMembersWithARebalanceInTheMiddleOfABatchGiveEachEffectOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	var events []event.Event
+	for i := range 200 {
+		events = append(events, versions(fmt.Sprint("O-", i%20), 10)[i/20])
+	}
+	w.send(events...)
+	inside, goOn := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	small := func(c *batch.Config) { c.Size, c.Window = 10, 40 }
+	w.run(consumer.Batched(func(ctx context.Context, tx *gorm.DB, events []event.Event) error {
+		once.Do(func() {
+			close(inside)
+			<-goOn // the batch stays open while its partition may go to the other member
+		})
+		return all(ctx, tx, events)
+	}), small)
+	<-inside
+	theirs := make(chan struct{})
+	var first sync.Once
+	w.run(consumer.Batched(func(ctx context.Context, tx *gorm.DB, events []event.Event) error {
+		first.Do(func() { close(theirs) })
+		return all(ctx, tx, events)
+	}), small)
+	<-theirs // the second member works: the first has let go although its batch is open
+	close(goOn)
+	w.drained()
+	require.EqualValues(t, 200, w.effects())
+	require.EqualValues(t, 200, w.rows("SUCCESS"))
+	w.requireOrder()
+}
+
+func TestAnEffectThatCannotShareATransactionIsRefused(t *testing.T) {
+	t.Parallel()
+	outside := consumer.Outside(func(context.Context, event.Event) error { return nil })
+	require.ErrorContains(t, batch.Run(nil, batch.Config{}, outside), "cannot share a transaction")
+}
+
+func TestTheLogRefusesABatchOutsideATransaction(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	_, err := inbox.Together(t.Context(), w.db, []inbox.Delivery{{}}, nil)
+	require.ErrorIs(t, err, inbox.ErrNoTransaction)
+}

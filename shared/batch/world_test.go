@@ -1,0 +1,142 @@
+package batch_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"gorm.io/gorm"
+
+	"example.com/paycast/shared/audit"
+	"example.com/paycast/shared/batch"
+	"example.com/paycast/shared/consumer"
+	"example.com/paycast/shared/consumertest"
+	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/inbox"
+	"example.com/paycast/shared/postgres"
+	"example.com/paycast/shared/service"
+	"example.com/paycast/shared/testkit"
+)
+
+const group = "g"
+
+// world is a broker, a database, and a way to run batch consumers on them.
+type world struct {
+	t      testing.TB
+	broker *testkit.Broker
+	url    string
+	db     *gorm.DB
+}
+
+func newWorld(t testing.TB, partitions int) *world {
+	w := &world{t: t, url: testkit.Postgres(t, inbox.Migrations, audit.Migrations)}
+	w.broker = testkit.Kafka(t, fmt.Sprintf("%s:%d", event.Topic, partitions), event.RedeliveryTopic(group)+":1")
+	var err error
+	w.db, err = postgres.Open(t.Context(), w.url, "test")
+	require.NoError(t, err)
+	t.Cleanup(func() { postgres.Close(w.db) })
+	require.NoError(t, w.db.Exec(`CREATE TABLE t_effect
+		(n bigint GENERATED ALWAYS AS IDENTITY, order_no text NOT NULL, version bigint NOT NULL, tx xid8 NOT NULL DEFAULT pg_current_xact_id())`).Error)
+	return w
+}
+
+func (w *world) run(h consumer.Handler, change func(*batch.Config)) *testkit.Task {
+	w.t.Helper()
+	db, err := postgres.Open(w.t.Context(), w.url, "consumer")
+	require.NoError(w.t, err)
+	return testkit.Run(w.t, "consumer", func(ctx context.Context) error {
+		cfg := batch.Config{Config: consumer.Config{Group: group, DB: db, Settings: consumer.Settings{
+			Brokers: w.broker.Brokers(), Session: 6 * time.Second, HandlerTimeout: 5 * time.Second, Lease: 20 * time.Second, Attempts: 4,
+			// The lane waits for the test to end: what it would do is not asked here.
+			Backoff: time.Minute, MaxBackoff: time.Hour, MaxWait: time.Hour, Workers: 1,
+			RetryPoll: time.Second, FailuresInARow: 5, Stuck: 30 * time.Second, LetterRetention: time.Hour,
+		}}}
+		if change != nil {
+			change(&cfg)
+		}
+		p, err := service.Start(ctx, "test", service.Base{OpsAddr: testkit.FreeAddr(w.t), LogLevel: "error"})
+		if err != nil {
+			return err
+		}
+		p.Close(func() { postgres.Close(db) })
+		if err := batch.Run(p, cfg, h); err != nil {
+			return err
+		}
+		return p.Wait()
+	})
+}
+
+// versions are events of one order, from version 1.
+func versions(order string, n int) []event.Event {
+	events := make([]event.Event, n)
+	for i := range events {
+		o := consumertest.Order(order, "ann")
+		o.Version = int64(i + 1)
+		o.TradeNo = fmt.Sprint(o.TradeNo, "-", i)
+		events[i] = consumertest.Event(event.PaymentSucceeded, o)
+	}
+	return events
+}
+
+func (w *world) send(events ...event.Event) {
+	w.t.Helper()
+	records := make([]event.Record, len(events))
+	for i, e := range events {
+		records[i] = consumertest.Record(e)
+	}
+	testkit.Produce(w.t, w.broker.Brokers(), event.Topic, records...)
+}
+
+func one(_ context.Context, tx *gorm.DB, e event.Event) error {
+	return tx.Exec("INSERT INTO t_effect (order_no, version) VALUES (?, ?)", e.AggregateID, e.AggregateVersion).Error
+}
+
+func all(ctx context.Context, tx *gorm.DB, events []event.Event) error {
+	orders, numbers := make([]string, len(events)), make([]int64, len(events))
+	for i, e := range events {
+		orders[i], numbers[i] = e.AggregateID, e.AggregateVersion
+	}
+	return tx.Exec(`INSERT INTO t_effect (order_no, version)
+		SELECT o, v FROM unnest(?::text[], ?::bigint[]) WITH ORDINALITY AS e(o, v, n) ORDER BY n`, &orders, &numbers).Error
+}
+
+func (w *world) count(query string, args ...any) (n int64) {
+	w.t.Helper()
+	require.NoError(w.t, w.db.Raw(query, args...).Scan(&n).Error)
+	return n
+}
+
+func (w *world) effects() int64 { return w.count("SELECT count(*) FROM t_effect") }
+
+func (w *world) rows(status string) int64 {
+	return w.count("SELECT count(*) FROM t_message_consume WHERE status = ?", status)
+}
+
+// transactions is in how many transactions the effects were made.
+func (w *world) transactions() int64 { return w.count("SELECT count(DISTINCT tx) FROM t_effect") }
+
+func (w *world) requireOrder() {
+	w.t.Helper()
+	require.Zero(w.t, w.count(`SELECT count(*) FROM (
+		SELECT version <= lag(version) OVER (PARTITION BY order_no ORDER BY n) AS wrong FROM t_effect) e WHERE wrong`),
+		"effects of one order out of order, or twice")
+}
+
+// drained waits until the group has acked everything.
+func (w *world) drained() {
+	w.t.Helper()
+	high := map[int32]int64{}
+	for _, r := range testkit.ReadTopic(w.t, w.broker.Brokers(), event.Topic) {
+		high[r.Partition] = max(high[r.Partition], r.Offset+1)
+	}
+	for p, want := range high {
+		testkit.Eventually(w.t, within, func() error {
+			if got := testkit.CommittedOffset(w.t, w.broker.Brokers(), group, event.Topic, p); got != want {
+				return fmt.Errorf("partition %d is committed at %d of %d; %d effects", p, got, want, w.effects())
+			}
+			return nil
+		})
+	}
+}
