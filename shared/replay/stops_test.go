@@ -61,7 +61,7 @@ func TestReplayStopsWhenTheGroupFallsBehindOrTheLaneStandsStill(t *testing.T) {
 	lag.Store(1101)
 	w.pausedBy(r, job.JobID, "lag has grown by 1001 records")
 
-	second, err := r.Plan(t.Context(), anna, replay.Selection{EventType: event.PaymentSucceeded}, 0, false)
+	second, err := r.Plan(t.Context(), anna, replay.Selection{OrderNos: []string{"o-0", "o-1", "o-2"}}, 0, false)
 	require.NoError(t, err)
 	require.Equal(t, map[string]int64{"new": 2, "waiting": 1}, second.Forecasts)
 	_, err = r.Do(t.Context(), anna, second.JobID, "run", replay.Confirmation{}, false)
@@ -124,4 +124,36 @@ func TestEverySeriesOfReplaysExistsFromTheStart(t *testing.T) {
 	problems, err := testutil.GatherAndLint(reg)
 	require.NoError(t, err)
 	require.Empty(t, problems)
+}
+
+func TestRedeliveredEventThatIsStillBadIsParkedOnceHoweverOftenItComes(t *testing.T) { // F32
+	t.Parallel()
+	w := newWorld(t)
+	c, _ := w.start()
+	e := w.events("o", 1)[0]
+	chosen := map[string]any{"event_ids": []string{e.ID}}
+	job := w.plan(c, chosen, 0)
+	_, err := w.do(c, job.JobID, "run", nil)
+	require.NoError(t, err)
+	require.Contains(t, *w.reaches(c, job.JobID, replay.Paused).Cause, "a dead letter again")
+	require.EqualValues(t, 1, w.count("t_dead_letter WHERE attempts = 1 AND event_id = ? AND payload = ?", e.ID, e.Payload))
+
+	// By hand, past any plan: a copy of what is parked changes nothing.
+	payment := replay.Payment{Client: c}
+	payment.Client.BaseURL = w.source
+	require.NoError(t, payment.Redeliver(t.Context(), replay.Redelivery{By: anna, Group: group, EventIDs: []string{e.ID, e.ID}, ReplayID: "r-by-hand"}))
+	last := w.events("last", 1)[0]
+	w.mended.Store(true)
+	require.NoError(t, payment.Redeliver(t.Context(), replay.Redelivery{By: anna, Group: group, EventIDs: []string{last.ID}}))
+	w.until(1, "t_effect WHERE event_id = ?", last.ID)
+	require.EqualValues(t, 1, w.count("t_dead_letter"))
+	require.EqualValues(t, 1, w.count("t_message_consume WHERE event_id = ? AND status = 'DEAD'", e.ID))
+
+	// Now it is a letter like any other.
+	again := w.plan(c, chosen, 0)
+	require.Equal(t, map[string]int64{"new": 1}, again.Forecasts)
+	_, err = w.do(c, again.JobID, "run", nil)
+	require.NoError(t, err)
+	w.reaches(c, again.JobID, replay.Done)
+	require.EqualValues(t, 1, w.count("t_effect WHERE event_id = ? AND mode = 'lane'", e.ID))
 }
