@@ -24,12 +24,16 @@ type row struct {
 
 // selectCandidates locks rows that are due. It is the head of the claim and of the hold below. Rows that another relay
 // is working on are skipped, not waited for.
+//
+// The head of the index is full of rows that were sent since the last vacuum, and every walk from its very start reads
+// them all. So a claim starts where the one before it did (from). Rows that come in before that point, after a late
+// commit or given back, wait for the next look from the start, a poll at most.
 const selectCandidates = `
 cand as materialized (
   select event_id, message_key, aggregate_version, next_retry_at, octet_length(payload) as bytes
   from t_outbox_event
   where status in ('PENDING', 'RETRY') and held_by is null
-    and destination = @destination and alone = @alone and next_retry_at <= now()
+    and destination = @destination and alone = @alone and next_retry_at between @from and now()
   order by next_retry_at, created_at
   limit @batch
   for update skip locked
@@ -80,26 +84,28 @@ claimed as (
     select event_id from sized where bytes_before < @bytes order by since, message_key, aggregate_version limit @most))
   returning event_id, event_type, message_key, aggregate_version, payload, headers, now() - created_at as age
 )
-select w.waiting, coalesce(event_id, ''), coalesce(event_type, ''), coalesce(message_key, ''),
+select w.waiting, w.head, coalesce(event_id, ''), coalesce(event_type, ''), coalesce(message_key, ''),
        coalesce(aggregate_version, 0), payload, coalesce(headers, ''), coalesce(age, interval '0')
-from (select (select count(*) from cand) - (select count(*) from judged where mine and clear) as waiting) w
+from (select (select count(*) from cand) - (select count(*) from judged where mine and clear) as waiting,
+             coalesce((select min(next_retry_at) from cand), @from) as head) w
 left join claimed on true`
 
 // claimBytes is the payload that one claim may hold, and a row more.
 const claimBytes = 4 << 20
 
-// claim takes up to n rows of one destination, in order per key. waiting is the number of due rows that were left
-// because an earlier row of their key is in other hands.
-func (r *Relay) claim(ctx context.Context, hold lease.Hold, destination string, alone bool, n int) (rows []row, waiting int, err error) {
+// claim takes up to n rows of one lane, in order per key, and moves the lane's start to the first due row it saw. waiting
+// is the number of due rows that were left because an earlier row of their key is in other hands.
+func (r *Relay) claim(ctx context.Context, hold lease.Hold, l *lane, n int) (rows []row, waiting int, err error) {
 	start := time.Now()
 	found, err := r.db.Query(ctx, claimRows, pgx.StrictNamedArgs{
-		"destination": destination, "alone": alone, "batch": r.c.Batch, "most": n, "bytes": claimBytes, "token": hold.Token, "lease": r.c.Lease,
+		"destination": l.destination, "alone": l.alone, "from": l.from, "batch": r.c.Batch, "most": n, "bytes": claimBytes,
+		"token": hold.Token, "lease": r.c.Lease,
 	})
 	if err != nil {
 		return nil, 0, fmt.Errorf("claiming outbox rows: %w", err)
 	}
-	one := row{destination: destination, alone: alone}
-	_, err = pgx.ForEachRow(found, []any{&waiting, &one.eventID, &one.eventType, &one.key, &one.version, &one.payload, &one.headers, &one.age}, func() error {
+	one := row{destination: l.destination, alone: l.alone}
+	_, err = pgx.ForEachRow(found, []any{&waiting, &l.from, &one.eventID, &one.eventType, &one.key, &one.version, &one.payload, &one.headers, &one.age}, func() error {
 		if one.eventID != "" {
 			rows = append(rows, one)
 			one.payload = nil // the next row must not be scanned over these bytes
@@ -170,13 +176,15 @@ from behind b
 where b.front in (select event_id from stuck) and e.event_id = b.event_id`
 
 // hold looks at the same candidates as a claim does and returns how many are held now.
-func (r *Relay) hold(ctx context.Context, destination string, alone bool) (int, error) {
-	tag, err := r.db.Exec(ctx, holdRows, pgx.StrictNamedArgs{"destination": destination, "alone": alone, "batch": r.c.Batch})
+func (r *Relay) hold(ctx context.Context, l lane) (int, error) {
+	tag, err := r.db.Exec(ctx, holdRows, pgx.StrictNamedArgs{
+		"destination": l.destination, "alone": l.alone, "from": l.from, "batch": r.c.Batch,
+	})
 	if err != nil {
 		return 0, fmt.Errorf("holding outbox rows behind their key's first: %w", err)
 	}
 	if tag.RowsAffected() > 0 {
-		r.c.Log.Info("outbox rows wait behind an earlier one of their key", "destination", destination, "rows", tag.RowsAffected())
+		r.c.Log.Info("outbox rows wait behind an earlier one of their key", "destination", l.destination, "rows", tag.RowsAffected())
 	}
 	return int(tag.RowsAffected()), nil
 }

@@ -28,6 +28,7 @@ func (r *Relay) pauseDestination(ctx context.Context, row row, a answer) {
 		log.Error("a destination refuses events and could not be paused", "error", err)
 		return
 	}
+	r.stale.Store(true)
 	log.Error("a destination refuses events; it is paused and will be probed", "event_id", row.eventID, "order_no", row.key)
 }
 

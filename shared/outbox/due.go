@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -12,6 +13,8 @@ type lane struct {
 	destination string
 	alone       bool
 	paused      bool // the destination is paused and its probe is due
+
+	from time.Time // claims look for no row that was due earlier; see selectCandidates
 }
 
 // dueLanes is the only statement of an idle relay. It steps over the index from one (destination, alone) to the next,

@@ -49,7 +49,7 @@ func TestClaimReadsLittleWhateverLiesInTheTable(t *testing.T) {
 
 	blocks := func() (n int64) {
 		rows, err := r.db.Query(t.Context(), "explain (analyze, buffers, format json) "+claimRows, pgx.QueryExecModeExec, pgx.NamedArgs{
-			"destination": event.Topic, "alone": false, "batch": 100, "most": 100, "bytes": claimBytes, "token": "x", "lease": time.Minute,
+			"destination": event.Topic, "alone": false, "from": time.Time{}, "batch": 100, "most": 100, "bytes": claimBytes, "token": "x", "lease": time.Minute,
 		})
 		require.NoError(t, err)
 		plan, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[[]struct {
@@ -75,7 +75,7 @@ func TestClaimOfLargeRowsIsBoundedByTheirBytes(t *testing.T) {
 	s.exec("update t_outbox_event set payload = repeat('x', 900000)")
 	r := s.relay()
 	for _, want := range []int{5, 5} { // four are less than the bound, the fifth crosses it
-		rows, waiting, err := r.claim(t.Context(), r.c.rule().Begin("x"), event.Topic, false, 500)
+		rows, waiting, err := r.claim(t.Context(), r.c.rule().Begin("x"), &lane{destination: event.Topic}, 500)
 		require.NoError(t, err)
 		require.Len(t, rows, want)
 		require.Zero(t, waiting, "what was left for its size is not in anybody's way")

@@ -24,7 +24,7 @@ func TestConcurrentClaimsShareNoRowAndNoKey(t *testing.T) {
 		wg.Go(func() {
 			for range 15 {
 				hold := r.c.rule().Begin("x")
-				rows, _, err := r.claim(t.Context(), hold, event.Topic, false, 50)
+				rows, _, err := r.claim(t.Context(), hold, &lane{destination: event.Topic}, 50)
 				if err != nil {
 					t.Error(err)
 					return
@@ -67,11 +67,11 @@ func TestSkipLockedAloneWouldSendALaterEventFirst(t *testing.T) {
 		require.NoError(t, err)
 		return versions
 	}
-	mine, _, err := first.claim(t.Context(), first.c.rule().Begin("first"), event.Topic, false, 1)
+	mine, _, err := first.claim(t.Context(), first.c.rule().Begin("first"), &lane{destination: event.Topic}, 1)
 	require.NoError(t, err)
 	require.Len(t, mine, 1)
 
-	others, waiting, err := second.claim(t.Context(), second.c.rule().Begin("second"), event.Topic, false, 10)
+	others, waiting, err := second.claim(t.Context(), second.c.rule().Begin("second"), &lane{destination: event.Topic}, 10)
 	require.NoError(t, err)
 	require.Empty(t, others, "version 1 is unsent in other hands, so version 2 must wait")
 	require.Equal(t, 3, waiting)
@@ -103,7 +103,7 @@ func TestTakeoverObeysTheOrderOfTheKey(t *testing.T) {
 	s.fill("A", 3, 1)
 	dead := s.relay()
 	hold := dead.c.rule().Begin("dead")
-	rows, _, err := dead.claim(t.Context(), hold, event.Topic, false, 10)
+	rows, _, err := dead.claim(t.Context(), hold, &lane{destination: event.Topic}, 10)
 	require.NoError(t, err)
 	require.Len(t, rows, 3)
 	// It settles the first as unreachable, with a long pause, and dies before it gives back the others.
@@ -129,13 +129,13 @@ func TestNoRowIsHeldByOneThatHasGone(t *testing.T) {
 	r := s.relay()
 	for range 200 {
 		hold := r.c.rule().Begin("x")
-		rows, _, err := r.claim(t.Context(), hold, event.Topic, false, 1)
+		rows, _, err := r.claim(t.Context(), hold, &lane{destination: event.Topic}, 1)
 		require.NoError(t, err)
 		require.Len(t, rows, 1)
 		s.exec("update t_outbox_event set updated_at = now() - interval '1 minute' where status = 'SENDING'") // it is taking long
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if _, err := r.hold(t.Context(), event.Topic, false); err != nil {
+			if _, err := r.hold(t.Context(), lane{destination: event.Topic}); err != nil {
 				t.Error(err)
 			}
 		})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/components/forwarder"
@@ -107,6 +108,7 @@ type Relay struct {
 	tracer trace.Tracer  // nil: off
 	wake   chan struct{} // somebody committed, or something was settled: look again
 	alive  pulse
+	stale  atomic.Bool // a destination was paused: the lanes must be looked at again
 }
 
 // NewRelay opens no connection yet: a relay can start while its database and Kafka are down.

@@ -16,7 +16,8 @@ type outcome struct {
 
 // settleSent, settleRest and freeHeld write outcomes in sets, in one transaction and one round trip. The first two are
 // fenced: token and SENDING prove that the claim is still ours. They join a list; on the relay's connections, which plan
-// without table scans (see connect), that is one index probe per row, however many rows and whatever the statistics say.
+// without table scans (see connect), that is one index probe per row, or one walk over the rows in SENDING: either is
+// bounded by what relays have in flight, whatever the statistics say.
 const settleSent = `
 update t_outbox_event e
 set status = 'SENT', broker_partition = a.partition, broker_offset = nullif(a.place, -1), sent_at = now(),

@@ -70,6 +70,10 @@ type feeder struct {
 	work  chan chain
 	slots chan struct{}
 
+	lanes  []lane    // what the last look found
+	looked time.Time // when
+	full   bool      // every claim from them came back full
+
 	vainHold time.Time // when the last hold found nothing to take out of the way
 }
 
@@ -79,17 +83,16 @@ func (f *feeder) round(ctx context.Context) (found bool, err error) {
 	if ctx.Err() != nil {
 		return false, nil
 	}
-	lanes, expired, err := f.due(ctx)
-	if err != nil {
-		return false, err
-	}
-	if expired {
-		if err := f.takeOver(ctx); err != nil {
+	// Where a claim came back full, the next will find rows too. Looking costs more than claiming while the index's head is
+	// full of what was sent, but leases, other lanes and earlier rows must not wait for the end of a backlog.
+	if one || !f.full || f.stale.Swap(false) || time.Since(f.looked) > f.c.Poll {
+		if found, err = f.look(ctx); err != nil {
 			return false, err
 		}
-		found = true
 	}
-	for _, l := range lanes {
+	f.full = len(f.lanes) > 0
+	for i := range f.lanes {
+		l := &f.lanes[i]
 		if l.paused {
 			mine, err := f.claimProbe(ctx, l.destination)
 			if err != nil {
@@ -104,6 +107,7 @@ func (f *feeder) round(ctx context.Context) (found bool, err error) {
 			return false, err
 		}
 		found = found || n > 0
+		f.full = f.full && n == f.c.Batch
 		if one {
 			break // the gate opens for one row, not for one per lane
 		}
@@ -111,9 +115,19 @@ func (f *feeder) round(ctx context.Context) (found bool, err error) {
 	return found, nil
 }
 
+// look asks which lanes are due and ends claims whose lease has run out; expired says that there were some.
+func (f *feeder) look(ctx context.Context) (expired bool, err error) {
+	f.looked = time.Now()
+	f.full = false // until the next round has claimed
+	if f.lanes, expired, err = f.due(ctx); err != nil || !expired {
+		return false, err
+	}
+	return true, f.takeOver(ctx)
+}
+
 // take claims a batch and sets it going. single claims one row and returns when it is settled, with nothing else in
 // flight from this relay: a row that is suspected of crashing relays, or a probe, must stand for itself.
-func (f *feeder) take(ctx context.Context, l lane, single bool) (int, error) {
+func (f *feeder) take(ctx context.Context, l *lane, single bool) (int, error) {
 	if !f.acquire(ctx, 1) {
 		return 0, nil
 	}
@@ -123,14 +137,14 @@ func (f *feeder) take(ctx context.Context, l lane, single bool) (int, error) {
 	}
 	defer func() { f.release(taken) }()
 	hold := f.c.rule().Begin(f.c.Owner)
-	rows, waiting, err := f.claim(ctx, hold, l.destination, l.alone, n)
+	rows, waiting, err := f.claim(ctx, hold, l, n)
 	if err != nil {
 		return 0, err
 	}
 	// A window that is full of waiting rows hides others. Rows that wait for a send of a few milliseconds are left alone.
 	held := 0
 	if waiting > len(rows) && time.Since(f.vainHold) > 100*time.Millisecond {
-		if held, err = f.hold(ctx, l.destination, l.alone); err != nil {
+		if held, err = f.hold(ctx, *l); err != nil {
 			return 0, err
 		}
 		if held == 0 {
@@ -140,7 +154,7 @@ func (f *feeder) take(ctx context.Context, l lane, single bool) (int, error) {
 	if len(rows) == 0 {
 		return held, nil // with rows out of the way, the next look may find others
 	}
-	b := &batch{r: f.Relay, lane: l, hold: hold, results: make(chan outcome, len(rows))}
+	b := &batch{r: f.Relay, lane: *l, hold: hold, results: make(chan outcome, len(rows))}
 	if single {
 		if f.acquire(ctx, f.c.Batches-1) {
 			taken = f.c.Batches
