@@ -13,7 +13,7 @@ PARTS ?= embedded
 LOCAL_FLAGS := --kafka $(PARTS) --search $(PARTS) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo local up down test-compose build test test-real test-template verify lint tidy-check alone flow new-service bench-relay clean go cc
+.PHONY: help demo local up down test-compose build test test-real test-template verify lint tidy-check alone flow new-service bench-relay bench-consumer clean go cc
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +74,10 @@ bench-relay: go ## outbox relays beside each other, into docs/bench (QUICK=1: tw
 	@$(if $(and $(filter real,$(PARTS)),$(if $(BROKERS),,missing)),echo "PARTS=real: name the real Kafka with BROKERS=host:port" && exit 1)
 	@go build -o bin/paycast-bench ./deploy/bench
 	@bin/paycast-bench relay-bench $(if $(QUICK),-quick -out .run/bench,-out docs/bench) $(if $(BROKERS),-brokers $(BROKERS))
+
+bench-consumer: go ## consumers beside each other, into docs/bench (QUICK=1: the two ratios, into .run/bench)
+	@go build -o bin/paycast-bench ./deploy/bench
+	@bin/paycast-bench consumer-bench $(if $(QUICK),-quick -out .run/bench,-out docs/bench)
 
 new-service: go ## a copy of the template that takes part at once: NAME=coupon EVENT=PaymentSucceeded (docs/template.md)
 	@go run ./tools/newservice "$${NAME:-}" "$${EVENT:-}"

@@ -12,6 +12,7 @@ require (
 
 require (
 	github.com/Shopify/toxiproxy/v2 v2.12.0 // indirect
+	github.com/caarlos0/env/v11 v11.4.2 // indirect
 	github.com/felixge/httpsnoop v1.1.0 // indirect
 	github.com/gorilla/mux v1.8.1 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.30.0 // indirect

@@ -1,8 +1,10 @@
-// Program paycast-bench measures outbox relays beside each other.
+// Program paycast-bench measures outbox relays beside each other, and consumers.
 //
-//	paycast-bench relay-bench   the benchmark; make bench-relay runs it
-//	paycast-bench relay DESIGN  one relay, as a process of its own
-//	paycast-bench broker        a broker, as a process of its own
+//	paycast-bench relay-bench     the relays; make bench-relay runs it
+//	paycast-bench consumer-bench  the consumers; make bench-consumer runs it
+//	paycast-bench relay DESIGN    one relay, as a process of its own
+//	paycast-bench consumer NAME   one consumer, as a process of its own
+//	paycast-bench broker          a broker, as a process of its own
 package main
 
 import (
@@ -19,6 +21,7 @@ import (
 
 	"example.com/paycast/deploy/bench/internal/design"
 	"example.com/paycast/deploy/bench/internal/stage"
+	"example.com/paycast/shared/event"
 )
 
 func main() {
@@ -32,7 +35,7 @@ func run(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	if len(args) == 0 {
-		return errors.New("say relay-bench, relay or broker")
+		return errors.New("say relay-bench, consumer-bench, relay, consumer or broker")
 	}
 	flags := flag.NewFlagSet(args[0], flag.ExitOnError)
 	switch args[0] {
@@ -49,16 +52,27 @@ func run(args []string) error {
 			return err
 		}
 		return bench(ctx, o, *rounds, *out)
+	case "consumer-bench":
+		quick := flags.Bool("quick", false, "the two ratios only, with fewer rows")
+		rounds := flags.Int("rounds", 3, "runs of each line")
+		out := flags.String("out", "", "write consumer.json and consumer.svg to this `folder`")
+		if err := flags.Parse(args[1:]); err != nil {
+			return err
+		}
+		return benchConsumers(ctx, *quick, *rounds, *out)
 	case "relay":
 		return relay(ctx, flags, args[1:])
+	case "consumer":
+		return consumeAs(ctx, flags, args[1:])
 	case "broker":
 		addr := flags.String("addr", "", "127.0.0.1:port")
 		dir := flags.String("dir", "", "folder for its data")
 		delay := flags.Duration("delay", 0, "of each produce request")
+		partitions := flags.Int("partitions", event.Partitions, "of the topic")
 		if err := flags.Parse(args[1:]); err != nil {
 			return err
 		}
-		return stage.ServeBroker(ctx, *addr, *dir, *delay, func() { fmt.Print(stage.Ready) })
+		return stage.ServeBroker(ctx, *addr, *dir, *partitions, *delay, func() { fmt.Print(stage.Ready) })
 	}
 	return fmt.Errorf("there is no command %q", args[0])
 }

@@ -35,6 +35,9 @@ func Event(order string, version int64, i int) event.Event {
 	}
 }
 
+// Number is the i with which Event was called.
+func Number(e event.Event) int { return int(e.Time.Sub(begin) / time.Microsecond) }
+
 // lines are an event's headers as the tables of ours and of chunks keep them.
 func lines(e event.Event) string {
 	var b strings.Builder

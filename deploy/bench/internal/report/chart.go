@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html"
 	"strings"
+	"time"
 )
 
 // Sizes of the chart, in pixels.
@@ -27,28 +28,35 @@ func (r *Report) Chart() string {
 	if len(r.Idle) > 0 {
 		y = idlePanel(&b, r.Idle, y)
 	}
+	return picture("Outbox relays: rows per second", where(r.Machine, r.At), how(r.rounds()), y, b.String())
+}
+
+// picture frames panels that end at y.
+func picture(title, where, how string, y int, panels string) string {
 	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="sans-serif" font-size="13">
 <rect width="100%%" height="100%%" fill="#ffffff"/>
-<text x="16" y="26" font-size="17" font-weight="bold">Outbox relays: rows per second</text>
+<text x="16" y="26" font-size="17" font-weight="bold">%s</text>
 <text x="16" y="46" fill="#666666">%s</text>
 <text x="16" y="64" fill="#666666">%s</text>
 %s</svg>
-`, width, y+8, width, y+8, html.EscapeString(r.where()), html.EscapeString(r.how()), b.String())
+`, width, y+8, width, y+8, html.EscapeString(title), html.EscapeString(where), html.EscapeString(how), panels)
 }
 
-func (r *Report) where() string {
-	return fmt.Sprintf("%s, %d cores, PostgreSQL %s, %s; load average before the run: %s",
-		r.Machine.CPU, r.Machine.Cores, r.Machine.Postgres, r.At.Format("2006-01-02"), r.Machine.Load)
+func where(m Machine, at time.Time) string {
+	return fmt.Sprintf("%s, %d cores, PostgreSQL %s, %s; load average before the run: %s", m.CPU, m.Cores, m.Postgres, at.Format("2006-01-02"), m.Load)
 }
 
-func (r *Report) how() string {
-	rounds := 0
+func how(rounds int) string {
+	return fmt.Sprintf("Bar: median of %d interleaved rounds. Whisker: slowest to fastest.", rounds)
+}
+
+func (r *Report) rounds() (n int) {
 	for _, c := range r.Cases {
 		for _, l := range c.Lines {
-			rounds = max(rounds, len(l.Rates))
+			n = max(n, len(l.Rates))
 		}
 	}
-	return fmt.Sprintf("Bar: median of %d interleaved rounds. Whisker: slowest to fastest.", rounds)
+	return n
 }
 
 func (c *Case) panel(b *strings.Builder, y int) int {

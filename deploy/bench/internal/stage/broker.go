@@ -13,16 +13,19 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"example.com/paycast/deploy/bench/internal/consume"
 	"example.com/paycast/deploy/bench/internal/design"
 	"example.com/paycast/shared/embedded"
 	"example.com/paycast/shared/event"
 	"example.com/paycast/shared/kafka"
 )
 
-// ServeBroker is the broker process: kfake at addr, on dir, with the topic. Each produce request waits for delay first;
-// requests of other connections go on meanwhile.
-func ServeBroker(ctx context.Context, addr, dir string, delay time.Duration, ready func()) error {
-	cluster, err := embedded.NewKafka(embedded.KafkaConfig{Addr: addr, Dir: dir, Topics: map[string]int32{design.Topic: event.Partitions}})
+// ServeBroker is the broker process: kfake at addr, on dir, with the topic and the one of the consumers' group. Each
+// produce request waits for delay first; requests of other connections go on meanwhile.
+func ServeBroker(ctx context.Context, addr, dir string, partitions int, delay time.Duration, ready func()) error {
+	cluster, err := embedded.NewKafka(embedded.KafkaConfig{Addr: addr, Dir: dir, Topics: map[string]int32{
+		design.Topic: int32(partitions), event.RedeliveryTopic(consume.Group): 1,
+	}})
 	if err != nil {
 		return err
 	}
