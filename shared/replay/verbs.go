@@ -20,7 +20,7 @@ var from = map[string][]string{
 	"cancel": {Planned, Running, Paused},
 }
 
-// People is the second confirmation of a run that may reach people: how many messages that may be. It must be the number
+// Confirmation is the second one, of a run that may reach people: how many messages that may be. It must be the number
 // that the plan tells, so that nobody confirms what he has not read.
 type Confirmation struct {
 	People int64 `json:"people"`

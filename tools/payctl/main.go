@@ -4,7 +4,8 @@
 //
 //	list.go    rows of all services in one table      show.go    one thing and what was done to it
 //	change.go  release, skip, discard: dry runs first  status.go  all processes in one table
-//	replay.go  handle once more, slowly                erase.go   what names a customer
+//	replay.go  handle once more, slowly                progress.go  how far that has come
+//	reapply.go an effect that was lost                 erase.go   what names a customer
 //	doctor.go  do the settings of all parts fit        print.go   tables and JSON
 package main
 
