@@ -16,7 +16,7 @@ LOCAL_FLAGS := --kafka $(PARTS) --search $(PARTS) $(ARGS)
 .PHONY: help demo local up down test-compose build test test-real test-template verify lint tidy-check alone flow new-service bench-relay bench-consumer clean go cc
 
 help: ## show this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: build ## the whole story on this machine, checked; ends with "agree" (PARTS=real: on the real Kafka and Elasticsearch)
 	@bin/paycast-local demo $(LOCAL_FLAGS)

@@ -1,6 +1,7 @@
 package batch_test
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"testing"
@@ -27,18 +28,46 @@ func TestAtAWindowOfOneItIsASubscriberAsWatermillUnderstandsIt(t *testing.T) {
 		inner, err := batch.NewSubscriber(kafka.SubscriberConfig{Brokers: b.Brokers(), ClientID: "test", Group: group,
 			Session: 6 * time.Second, Log: slog.New(testkit.Logs())}, 1)
 		require.NoError(t, err)
-		s, err := message.MessageTransformSubscriberDecorator(unwrap)(inner)
-		require.NoError(t, err)
-		return p, subscriber{s, p}
+		s := subscriber{inner, p, &sync.WaitGroup{}}
+		t.Cleanup(func() { // the suite does not close all that it opens
+			require.NoError(t, s.Close())
+			require.NoError(t, p.Close())
+		})
+		return p, s
 	}
 	tests.TestPubSub(t, tests.Features{ConsumerGroups: true, GuaranteedOrder: true, Persistent: true, ForceShort: true},
 		func(t *testing.T) (message.Publisher, message.Subscriber) { return inGroup(t, "test") }, inGroup)
 }
 
-// The suite makes topics by using them.
+// subscriber gives the suite its metadata back. The suite makes topics by using them.
 type subscriber struct {
 	message.Subscriber
-	p *plainPublisher
+	p       *plainPublisher
+	running *sync.WaitGroup
+}
+
+func (s subscriber) Close() error {
+	defer s.running.Wait()
+	return s.Subscriber.Close()
+}
+
+func (s subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	in, err := s.Subscriber.Subscribe(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	out := make(chan *message.Message)
+	s.running.Go(func() {
+		defer close(out)
+		for m := range in {
+			unwrap(m)
+			select {
+			case out <- m:
+			case <-m.Context().Done(): // Watermill's decorator would wait for ever for somebody who reads no more
+			}
+		}
+	})
+	return out, nil
 }
 
 func (s subscriber) SubscribeInitialize(topic string) error { return s.p.make(topic) }
