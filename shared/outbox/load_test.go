@@ -113,3 +113,26 @@ func TestIdleRelayAsksLessThanTwiceASecond(t *testing.T) {
 	require.Less(t, perSecond, 2.0)
 	require.Greater(t, perSecond, 0.5, "it does ask")
 }
+
+// Claims start where the last one did, past what has been sent. What comes in before that point waits for the next look,
+// which starts from the beginning.
+func TestRowBeforeTheStartOfAClaimIsFoundByTheNextLook(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.fill("A", 30, 30)
+	r := s.relay(func(c *Config) { c.Batch = 10 })
+	l := &lane{destination: event.Topic}
+	claim := func(l *lane) int {
+		rows, _, err := r.claim(t.Context(), r.c.rule().Begin("x"), l, 10)
+		require.NoError(t, err)
+		return len(rows)
+	}
+	require.Equal(t, 10, claim(l))
+	require.False(t, l.from.IsZero())
+	s.exec("update t_outbox_event set next_retry_at = now() - interval '1 hour' where status = 'PENDING'")
+	require.Zero(t, claim(l), "all that is due was due before the start")
+	lanes, _, err := r.due(t.Context())
+	require.NoError(t, err)
+	require.Len(t, lanes, 1)
+	require.Equal(t, 10, claim(&lanes[0]))
+}
