@@ -115,7 +115,7 @@ func (p *Process) listen(name, addr string, h http.Handler) error {
 		Handler:           h,
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 15 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 60 * time.Second,
 		MaxHeaderBytes: 32 << 10,
-		ErrorLog:       slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug),
+		ErrorLog:       slog.NewLogLogger(p.Log.Handler(), slog.LevelError), // a handler's panic, above all
 	}
 	p.listeners = append(p.listeners, server)
 	p.Log.Info("listening", "for", name, "addr", l.Addr().String())
