@@ -137,14 +137,19 @@ func (f *feeder) take(ctx context.Context, l *lane, single bool) (int, error) {
 	}
 	defer func() { f.release(taken) }()
 	hold := f.c.rule().Begin(f.c.Owner)
-	rows, waiting, err := f.claim(ctx, hold, l, n)
+	// A claim that is under way gets a while to be read to its end after the signal to stop. Broken off it may have been
+	// committed, and its rows would wait until their lease is over.
+	claiming, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(f.c.Margin, cancel) })()
+	rows, waiting, err := f.claim(claiming, hold, l, n)
 	if err != nil {
 		return 0, err
 	}
 	// A window that is full of waiting rows hides others. Rows that wait for a send of a few milliseconds are left alone.
 	held := 0
 	if waiting > len(rows) && time.Since(f.vainHold) > 100*time.Millisecond {
-		if held, err = f.hold(ctx, *l); err != nil {
+		if held, err = f.hold(claiming, *l); err != nil {
 			return 0, err
 		}
 		if held == 0 {
