@@ -238,3 +238,31 @@ func TestTheLogRefusesABatchOutsideATransaction(t *testing.T) {
 	_, err := inbox.Together(t.Context(), w.db, []inbox.Delivery{{}}, nil)
 	require.ErrorIs(t, err, inbox.ErrNoTransaction)
 }
+
+func TestArchivedEventsThatAreSentAgainToTheGroupAreNotAppliedAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	events := versions("O-1", 20) // more than one, so that they come together
+	w.send(events...)
+	w.run(handlers["all"], nil)
+	w.drained()
+	require.EqualValues(t, len(events), w.effects())
+	require.NoError(t, w.db.Exec(`
+		WITH old AS (DELETE FROM t_message_consume RETURNING consumer_group, event_id, event_type, aggregate_id, aggregate_version,
+			request_hash, status, outcome, result_ref, retry_count, topic, partition, "offset", first_received_at, updated_at)
+		INSERT INTO t_message_consume_archive (consumer_group, event_id, event_type, aggregate_id, aggregate_version,
+			request_hash, status, outcome, result_ref, retry_count, topic, partition, "offset", first_received_at, updated_at)
+		SELECT * FROM old`).Error)
+	var again []event.Record
+	for _, e := range events {
+		again = append(again, consumertest.Record(e))
+	}
+	testkit.Produce(t, w.broker.Brokers(), event.RedeliveryTopic(group), again...)
+	testkit.Eventually(t, within, func() error {
+		if testkit.CommittedOffset(t, w.broker.Brokers(), group, event.RedeliveryTopic(group), 0) != int64(len(events)) {
+			return errors.New("not acked yet")
+		}
+		return nil
+	})
+	require.EqualValues(t, len(events), w.effects())
+}

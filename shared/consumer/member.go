@@ -94,8 +94,9 @@ func (m Member) Together(ctx context.Context, records []event.Record) (done []bo
 	c := m.c
 	ds, at := make([]inbox.Delivery, 0, len(records)), make([]int, 0, len(records))
 	for i, r := range records {
-		if e, err := event.Decode(r); err == nil {
-			ds = append(ds, c.addressed(inbox.Delivery{Group: c.Group, Event: e, Record: r, ReplayID: replayOf(c.Group, r)}))
+		// What is sent again to this group alone may be archived already, and only Deliver looks there.
+		if e, err := event.Decode(r); err == nil && r.Topic == event.Topic {
+			ds = append(ds, c.addressed(inbox.Delivery{Group: c.Group, Event: e, Record: r}))
 			at = append(at, i)
 		}
 	}
