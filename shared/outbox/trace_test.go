@@ -1,9 +1,7 @@
 package outbox
 
 import (
-	"bytes"
 	"context"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -39,7 +37,7 @@ func TestASendHangsUnderTheTraceOfItsCommitAndTheRecordNamesTheSend(t *testing.T
 	e, untraced := created("O-1", 1), created("O-2", 1)
 	e.TraceParent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	s.append(e, untraced)
-	var lines sharedBuffer
+	var lines testkit.Output // Watermill's router writes its last line when Run has already returned
 	log, err := telemetry.Logger(&lines, "relay", "debug")
 	require.NoError(t, err)
 	task := s.run(func(c *Config) { c.Tracer, c.Log = tp, log })
@@ -60,24 +58,6 @@ func TestASendHangsUnderTheTraceOfItsCommitAndTheRecordNamesTheSend(t *testing.T
 	}
 	require.Equal(t, 1, s.count(`headers like '%b7ad6b7169203331%'`), "the stored row is left alone")
 	require.Contains(t, lines.String(), `"trace_id":"0af7651916cd43dd8448eb211c80319c"`)
-}
-
-// sharedBuffer: Watermill's router writes its last line when Run has already returned.
-type sharedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *sharedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *sharedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
 
 func TestWithoutATracerTheStoredTraceGoesOutAsItIs(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 type Process struct {
 	t      testing.TB
 	cmd    *exec.Cmd
-	stderr *lockedBuffer
+	stderr *Output
 	exited chan struct{}
 	err    error // how it ended, once exited is closed
 	resume func() error
@@ -37,7 +37,7 @@ func Exec(t testing.TB, pkg string, env map[string]string, args ...string) *Proc
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Process{t: t, cmd: exec.CommandContext(t.Context(), program, args...), stderr: &lockedBuffer{}, exited: make(chan struct{})}
+	p := &Process{t: t, cmd: exec.CommandContext(t.Context(), program, args...), stderr: &Output{}, exited: make(chan struct{})}
 	p.cmd.Env = []string{} // nil would mean ours
 	for name, value := range env {
 		p.cmd.Env = append(p.cmd.Env, name+"="+value)

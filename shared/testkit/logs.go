@@ -1,23 +1,21 @@
 package testkit
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 )
 
 // LogCapture is a slog.Handler that keeps what is logged, as the JSON lines that a service would write.
 type LogCapture struct {
 	slog.Handler
-	out *lockedBuffer
+	out *Output
 }
 
 // Logs returns a handler for slog.New that captures every level.
 func Logs() *LogCapture {
-	out := &lockedBuffer{}
+	out := &Output{}
 	return &LogCapture{slog.NewJSONHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug}), out}
 }
 
@@ -38,22 +36,4 @@ func (l *LogCapture) Find(msg string) []map[string]any {
 		}
 	}
 	return found
-}
-
-// lockedBuffer may be written and read at the same time.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }

@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"example.com/paycast/shared/testkit"
 )
 
-func demo(t *testing.T, flags ...string) (cmd *exec.Cmd, out *output, tmp string) {
+func demo(t *testing.T, flags ...string) (cmd *exec.Cmd, out *testkit.Output, tmp string) {
 	t.Helper()
-	tmp, out = t.TempDir(), &output{}
+	tmp, out = t.TempDir(), &testkit.Output{}
 	cmd = exec.Command(binary(t, "paycast-local"), append(append([]string{"demo"}, parts...), flags...)...)
 	cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
 	cmd.Stdout, cmd.Stderr = out, out

@@ -20,6 +20,7 @@ import (
 	"example.com/paycast/deploy/local/internal/ask"
 	"example.com/paycast/deploy/local/internal/supervise"
 	"example.com/paycast/shared/embedded"
+	"example.com/paycast/shared/testkit"
 )
 
 // quick shortens what a system waits for after a crash, and lets all SMS go at once.
@@ -52,26 +53,8 @@ type system struct {
 	dir  string
 	vars map[string]string
 	cmd  *exec.Cmd
-	out  output
+	out  testkit.Output
 	done chan struct{}
-}
-
-// output is what a program has written so far.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
 }
 
 // up starts a system on dir and returns when its env file is there.

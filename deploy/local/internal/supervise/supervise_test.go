@@ -6,17 +6,18 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"example.com/paycast/shared/testkit"
 )
 
 // shell is a set of one process that runs a shell script.
-func shell(t *testing.T, script string, restart bool) (*Supervisor, *Process, *report) {
-	r := &report{}
+func shell(t *testing.T, script string, restart bool) (*Supervisor, *Process, *testkit.Output) {
+	r := &testkit.Output{}
 	s := &Supervisor{}
 	require.NoError(t, s.Watch(r, restart))
 	p := s.Add(Spec{
@@ -26,24 +27,6 @@ func shell(t *testing.T, script string, restart bool) (*Supervisor, *Process, *r
 	})
 	t.Cleanup(func() { require.NoError(t, s.Shutdown(nil)) })
 	return s, p, r
-}
-
-// report keeps what the supervisor tells.
-type report struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (r *report) Write(b []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.Write(b)
-}
-
-func (r *report) String() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.String()
 }
 
 func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
