@@ -50,8 +50,10 @@ func newWorld(t testing.TB, s Service, partitions int) *world {
 	w.env = service.Env{
 		"DATABASE_URL": w.dbURL, "KAFKA_BROKERS": w.broker.Brokers(), "OPS_TOKEN": "consumertest-ops-token",
 		// Long times made short, so that the suite takes seconds and not minutes.
-		"KAFKA_SESSION_TIMEOUT": "2s", "CONSUMER_BACKOFF": "50ms", "CONSUMER_MAX_BACKOFF": "500ms", "CONSUMER_RETRY_POLL": "100ms",
-		"CONSUMER_LEASE": "8s", "CONSUMER_HANDLER_TIMEOUT": "3s", "CONSUMER_ATTEMPTS": "5",
+		"KAFKA_SESSION_TIMEOUT": "3s", "CONSUMER_BACKOFF": "50ms", "CONSUMER_MAX_BACKOFF": "500ms", "CONSUMER_RETRY_POLL": "100ms",
+		"CONSUMER_ATTEMPTS": "5",
+		// And one made long: no case is about a slow handler, and a slow machine must not turn one into the other.
+		"CONSUMER_HANDLER_TIMEOUT": "2m", "CONSUMER_LEASE": "3m",
 	}
 	if s.Env != nil {
 		maps.Copy(w.env, s.Env(t))
