@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -26,7 +25,7 @@ func TestAtAWindowOfOneItIsASubscriberAsWatermillUnderstandsIt(t *testing.T) {
 	inGroup := func(t *testing.T, group string) (message.Publisher, message.Subscriber) {
 		p := &plainPublisher{brokers: b.Brokers(), SyncProducer: producer(t, b.Brokers())}
 		inner, err := batch.NewSubscriber(kafka.SubscriberConfig{Brokers: b.Brokers(), ClientID: "test", Group: group,
-			Session: 6 * time.Second, Log: slog.New(testkit.Logs())}, 1)
+			Session: session, Log: slog.New(testkit.Logs())}, 1)
 		require.NoError(t, err)
 		s := subscriber{inner, p, &sync.WaitGroup{}}
 		t.Cleanup(func() { // the suite does not close all that it opens

@@ -37,7 +37,7 @@ func TestManyEventsShareATransactionAndEachHasItsEffectOnceInItsOrder(t *testing
 			w.drained()
 			require.EqualValues(t, 100, w.effects())
 			require.EqualValues(t, 100, w.rows("SUCCESS"))
-			require.Less(t, w.transactions(), int64(20))
+			require.Less(t, w.transactions(), int64(50))
 			w.requireOrder()
 		})
 	}
@@ -106,7 +106,7 @@ func TestOnePoisonMessageAmongAHundredIsTheOnlyOneWithoutEffect(t *testing.T) {
 			require.EqualValues(t, 99, w.effects())
 			require.EqualValues(t, 99, w.rows("SUCCESS"))
 			require.EqualValues(t, 1, w.count("SELECT count(*) FROM t_message_consume c JOIN t_message_retry USING (consumer_group, event_id) WHERE status = 'RETRY' AND event_id = ?", poison))
-			require.Less(t, w.transactions(), int64(20), "the neighbours still share transactions")
+			require.Less(t, w.transactions(), int64(50), "the neighbours still share transactions")
 		})
 	}
 }
@@ -175,10 +175,13 @@ func TestWhenTheDatabaseIsAtFaultNothingIsRecordedAgainstTheMessages(t *testing.
 	w.send(versions("O-1", 20)...)
 	var down atomic.Bool
 	down.Store(true)
-	tried := make(chan struct{}, 100)
+	tried := make(chan struct{}, 2)
 	w.run(consumer.Batched(func(ctx context.Context, tx *gorm.DB, events []event.Event) error {
 		if down.Load() {
-			tried <- struct{}{}
+			select {
+			case tried <- struct{}{}:
+			default:
+			}
 			return consumer.Down(errors.New("no connection"))
 		}
 		return all(ctx, tx, events)
@@ -207,18 +210,13 @@ func TestTwoMembersWithARebalanceInTheMiddleOfABatchGiveEachEffectOnce(t *testin
 	w.run(consumer.Batched(func(ctx context.Context, tx *gorm.DB, events []event.Event) error {
 		once.Do(func() {
 			close(inside)
-			<-goOn // the batch stays open while its partition may go to the other member
+			<-goOn // the batch stays open while its partition may go to the other member, which then waits for it
 		})
 		return all(ctx, tx, events)
 	}), small)
 	<-inside
-	theirs := make(chan struct{})
-	var first sync.Once
-	w.run(consumer.Batched(func(ctx context.Context, tx *gorm.DB, events []event.Event) error {
-		first.Do(func() { close(theirs) })
-		return all(ctx, tx, events)
-	}), small)
-	<-theirs // the second member works: the first has let go although its batch is open
+	w.run(consumer.Batched(all), small)
+	w.joined(4) // the first process has let go of its partitions although its batch is open
 	close(goOn)
 	w.drained()
 	require.EqualValues(t, 200, w.effects())

@@ -3,10 +3,13 @@ package batch_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"gorm.io/gorm"
 
 	"example.com/paycast/shared/audit"
@@ -48,9 +51,10 @@ func (w *world) run(h consumer.Handler, change func(*batch.Config)) *testkit.Tas
 	require.NoError(w.t, err)
 	return testkit.Run(w.t, "consumer", func(ctx context.Context) error {
 		cfg := batch.Config{Config: consumer.Config{Group: group, DB: db, Settings: consumer.Settings{
-			Brokers: w.broker.Brokers(), Session: 6 * time.Second, HandlerTimeout: 5 * time.Second, Lease: 20 * time.Second, Attempts: 4,
+			// No machine is so slow that it gets to the end of these: an attempt fails only when the test lets it fail.
+			Brokers: w.broker.Brokers(), Session: session, HandlerTimeout: 10 * time.Minute, Lease: 20 * time.Minute, Attempts: 4,
 			// The lane waits for the test to end: what it would do is not asked here.
-			Backoff: time.Minute, MaxBackoff: time.Hour, MaxWait: time.Hour, Workers: 1,
+			Backoff: time.Hour, MaxBackoff: 24 * time.Hour, MaxWait: time.Hour, Workers: 1,
 			RetryPoll: time.Second, FailuresInARow: 5, Stuck: 30 * time.Second, LetterRetention: time.Hour,
 		}}}
 		if change != nil {
@@ -82,11 +86,13 @@ func versions(order string, n int) []event.Event {
 
 func (w *world) send(events ...event.Event) {
 	w.t.Helper()
-	records := make([]event.Record, len(events))
-	for i, e := range events {
-		records[i] = consumertest.Record(e)
+	for some := range slices.Chunk(events, 50) { // the time that Produce may take is the same for one and for many
+		var records []event.Record
+		for _, e := range some {
+			records = append(records, consumertest.Record(e))
+		}
+		testkit.Produce(w.t, w.broker.Brokers(), event.Topic, records...)
 	}
-	testkit.Produce(w.t, w.broker.Brokers(), event.Topic, records...)
 }
 
 func one(_ context.Context, tx *gorm.DB, e event.Event) error {
@@ -122,6 +128,21 @@ func (w *world) requireOrder() {
 	require.Zero(w.t, w.count(`SELECT count(*) FROM (
 		SELECT version <= lag(version) OVER (PARTITION BY order_no ORDER BY n) AS wrong FROM t_effect) e WHERE wrong`),
 		"effects of one order out of order, or twice")
+}
+
+// joined waits until the group has shared out its partitions among n members. Each process is one for each topic.
+func (w *world) joined(n int) {
+	w.t.Helper()
+	client, err := kadm.NewOptClient(kgo.SeedBrokers(w.broker.Brokers()))
+	require.NoError(w.t, err)
+	defer client.Close()
+	testkit.Eventually(w.t, within, func() error {
+		groups, err := client.DescribeGroups(w.t.Context(), group)
+		if g := groups[group]; err == nil && (g.State != "Stable" || len(g.Members) != n) {
+			err = fmt.Errorf("the group is %s with %d members", g.State, len(g.Members))
+		}
+		return err
+	})
 }
 
 // drained waits until the group has acked everything.
