@@ -155,35 +155,3 @@ func TestMetricsAreWellFormedAndStartAtZero(t *testing.T) {
 		"consumer_paused_partitions": 1, "consumer_lease_expired_total": 1, "consumer_fenced_settles_total": 1,
 	}, series)
 }
-
-func TestTheGuardLetsStateOnlyGoForward(t *testing.T) {
-	t.Parallel()
-	reg := prometheus.NewRegistry()
-	g := NewGuard(reg, event.OrderCanceled)
-	at := func(eventType string, version int64) event.Event {
-		return event.Event{Type: eventType, AggregateVersion: version}
-	}
-	require.ErrorIs(t, g.Admit(3, at(event.OrderCreated, 2)), Superseded)
-	require.NoError(t, g.Admit(3, at(event.OrderCreated, 3)), "the same once more")
-	require.NoError(t, g.Admit(3, at(event.OrderCanceled, 4)))
-	require.NoError(t, g.Admit(0, at(event.PaymentSucceeded, 2)), "a gap that is allowed")
-	require.Equal(t, inbox.ClassWaiting, class(g.Admit(0, at(event.OrderCanceled, 2))), "a gap that is awaited")
-	require.InDelta(t, 2, testutil.ToFloat64(g.gaps), 0)
-	require.InDelta(t, 1, testutil.ToFloat64(g.superseded), 0)
-	problems, err := testutil.GatherAndLint(reg)
-	require.NoError(t, err)
-	require.Empty(t, problems)
-
-	rapid.Check(t, func(t *rapid.T) {
-		var last, highest int64
-		for _, v := range rapid.SliceOf(rapid.Int64Range(1, 9)).Draw(t, "versions as they arrive") {
-			if g.Admit(last, at(event.OrderCreated, v)) == nil {
-				last = v
-			}
-			highest = max(highest, v)
-		}
-		if last != highest {
-			t.Fatalf("the state is at %d and %d has been seen", last, highest)
-		}
-	})
-}

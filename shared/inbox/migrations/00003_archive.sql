@@ -21,6 +21,8 @@ CREATE TABLE t_message_consume_archive (
     archived_at       timestamptz  NOT NULL DEFAULT now(),
     PRIMARY KEY (consumer_group, event_id)
 );
+-- Which versions of an order have come is asked long after they were archived.
+CREATE INDEX message_consume_archive_aggregate ON t_message_consume_archive (consumer_group, aggregate_id, aggregate_version);
 -- Old rows lie together, so a few pages of index find them.
 CREATE INDEX message_consume_age ON t_message_consume USING brin (first_received_at) WITH (autosummarize = on);
 
