@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -48,6 +49,14 @@ func playChild(role string) error {
 			if err := SignalTree(p.Pid(), syscall.SIGSTOP); err != nil {
 				return err
 			}
+		}
+	case "claim":
+		port, err := strconv.Atoi(rest)
+		if err != nil {
+			return err
+		}
+		if _, err := ClaimPort(port); err == nil {
+			return fmt.Errorf("port %d, which our parent has claimed, is ours as well", port)
 		}
 	case "kafka":
 		addr, dir, _ := strings.Cut(rest, " ")

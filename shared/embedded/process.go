@@ -1,10 +1,7 @@
 package embedded
 
 import (
-	"context"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os/exec"
 	"runtime"
 	"sync"
@@ -44,41 +41,6 @@ func startLoop(requests <-chan startRequest) {
 		r.started <- r.cmd.Start()
 	}
 }
-
-// FreePort returns a TCP port of 127.0.0.1 that nobody listens on. It lies below the range from which the kernel takes
-// the ports of outgoing connections, so that none of those takes it before it is used.
-func FreePort() (int, error) {
-	var listen net.ListenConfig
-	var err error
-	for range 100 {
-		port := 15000 + rand.IntN(17000)
-		var l net.Listener
-		if l, err = listen.Listen(context.Background(), "tcp", fmt.Sprintf("127.0.0.1:%d", port)); err != nil {
-			continue
-		}
-		if err = l.Close(); err != nil {
-			return 0, err
-		}
-		if _, given := promised.LoadOrStore(port, true); given {
-			err = fmt.Errorf("port %d is promised already", port)
-			continue
-		}
-		if runtime.GOOS == "linux" {
-			// An abstract socket, which the kernel drops with us: other processes then pass the port over as well. It
-			// is kept in the map, because the collector closes a listener that nobody holds.
-			if l, err = listen.Listen(context.Background(), "unix", fmt.Sprintf("@paycast-promised-%d", port)); err != nil {
-				continue
-			}
-			promised.Store(port, l)
-		}
-		return port, nil
-	}
-	return 0, fmt.Errorf("finding a free port: %w", err)
-}
-
-// promised are the ports that FreePort has returned. Who asked may begin to listen much later, and would find somebody
-// else there if the port were given a second time.
-var promised sync.Map
 
 // KillTree ends a process and its descendants with SIGKILL. PostgreSQL is a family of processes: one that loses only
 // its head goes on for a moment, and that moment is not what a crash of the machine looks like.

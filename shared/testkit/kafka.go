@@ -67,6 +67,7 @@ func (b *Broker) Kill() {
 	defer b.mu.Unlock()
 	if b.cluster != nil {
 		b.cluster.Close()
+		awaitRefusal(b.t, b.cfg.Addr)
 		b.cluster = nil
 	}
 	b.gate.open()

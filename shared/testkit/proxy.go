@@ -2,7 +2,12 @@ package testkit
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,7 +28,7 @@ func Proxy(t testing.TB, upstream string) *Link {
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
 	l := &Link{t, toxiproxy.NewProxy(server, t.Name(), FreeAddr(t), upstream)}
 	l.Restore()
-	t.Cleanup(l.proxy.Stop)
+	t.Cleanup(l.Cut)
 	return l
 }
 
@@ -31,7 +36,11 @@ func Proxy(t testing.TB, upstream string) *Link {
 func (l *Link) Addr() string { return l.proxy.Listen }
 
 // Cut breaks all connections and refuses new ones, until Restore.
-func (l *Link) Cut() { l.proxy.Stop() }
+func (l *Link) Cut() {
+	l.t.Helper()
+	l.proxy.Stop()
+	awaitRefusal(l.t, l.Addr())
+}
 
 // Restore ends Cut.
 func (l *Link) Restore() {
@@ -64,6 +73,25 @@ func (l *Link) CutAnswersAfter(n int64) {
 
 // Heal ends Delay, Swallow and CutAnswersAfter.
 func (l *Link) Heal() { l.proxy.Toxics.ResetToxics(l.t.Context()) }
+
+// awaitRefusal returns when addr, whose listener has been closed, refuses connections. A child that this process starts
+// at that moment has a copy of the listening socket until it runs its program; so long connections are accepted, and are
+// reset when the copy goes, and nobody can listen there anew.
+func awaitRefusal(t testing.TB, addr string) {
+	t.Helper()
+	dialer := net.Dialer{Timeout: time.Second}
+	Eventually(t, time.Minute, func() error {
+		conn, err := dialer.DialContext(context.Background(), "tcp", addr)
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		_ = conn.Close() // it was only to see
+		return fmt.Errorf("%s still accepts connections", addr)
+	})
+}
 
 func (l *Link) disturb(kind, direction string, attributes map[string]int64) {
 	l.t.Helper()

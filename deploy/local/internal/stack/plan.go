@@ -1,12 +1,10 @@
 package stack
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 
 	"example.com/paycast/deploy/local/internal/supervise"
@@ -117,12 +115,6 @@ func (s *Stack) planPrograms() error {
 }
 
 func (s *Stack) add(spec supervise.Spec) *supervise.Process {
-	command := spec.Command
-	spec.Command = func(ctx context.Context) (*exec.Cmd, error) {
-		cmd, err := command(ctx)
-		s.ports.letGo(spec.Ports)
-		return cmd, err
-	}
 	spec.Log = filepath.Join(s.cfg.Dir, "log", spec.Name+".log")
 	return s.set.Add(spec)
 }
