@@ -21,6 +21,7 @@ import (
 func (s *server) mountOps(o *ops.Server) {
 	o.Handle("GET /ops/facts", s.answer(s.facts))
 	o.Handle("GET /ops/incidents", s.answer(s.incidents))
+	o.Handle("GET /ops/orders/{no}", s.answer(s.orderNow))
 	o.Handle("GET /ops/orders/{no}/contact", s.answer(s.contact))
 	outbox.Mount(o, s.db, s.log)
 }
@@ -154,6 +155,15 @@ func (s *server) incidents(r *http.Request) (any, error) {
 		page.Next = found[limit-1].ID
 	}
 	return page, nil
+}
+
+// orderNow is the order as the public API shows it, for consumers that miss a version of it.
+func (s *server) orderNow(r *http.Request) (any, error) {
+	no, err := orderNo(r.PathValue("no"))
+	if err != nil {
+		return nil, err
+	}
+	return s.getOrder(r.Context(), no)
 }
 
 // contact is the only way by which a phone number leaves this service.

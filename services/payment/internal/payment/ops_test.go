@@ -1,6 +1,7 @@
 package payment_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -108,6 +109,19 @@ func TestIncidentsAreListedInPagesAndByState(t *testing.T) {
 	for _, bad := range []string{"state=open", "after=x", "limit=0"} {
 		requireStatus(t, http.StatusBadRequest, s.ops.GetJSON(t.Context(), "/ops/incidents?"+bad, nil, nil))
 	}
+}
+
+func TestServicesReadTheOrderThatThePublicSeesWithTheToken(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	no := s.newOrder()
+	var order json.RawMessage
+	require.NoError(t, s.ops.GetJSON(t.Context(), "/ops/orders/"+no, nil, &order))
+	require.JSONEq(t, string(send(t, "GET", s.url+"/orders/"+no, nil, nil).body), string(order))
+	require.NotContains(t, string(order), phone)
+	requireStatus(t, http.StatusNotFound, s.ops.GetJSON(t.Context(), "/ops/orders/"+uuid.NewString(), nil, nil))
+	requireStatus(t, http.StatusNotFound, s.ops.GetJSON(t.Context(), "/ops/orders/%00", nil, nil))
+	requireStatus(t, http.StatusUnauthorized, ops.Client{BaseURL: s.ops.BaseURL}.GetJSON(t.Context(), "/ops/orders/"+no, nil, nil))
 }
 
 func TestContactIsOnlyForWhoHasTheToken(t *testing.T) {

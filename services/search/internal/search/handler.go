@@ -15,25 +15,27 @@ import (
 
 // projection is the index, with what the database knows of it.
 type projection struct {
-	db               *gorm.DB
-	index            *elastic.Index
-	gaps, superseded prometheus.Counter
+	db     *gorm.DB
+	index  *elastic.Index
+	source source
+	guard  *consumer.Guard
 }
 
-func newProjection(db *gorm.DB, index *elastic.Index, reg prometheus.Registerer) projection {
-	p := projection{
-		db: db, index: index,
-		gaps: prometheus.NewCounter(prometheus.CounterOpts{Name: "projection_version_gaps_total",
-			Help: "Events applied although an earlier version had not been seen. Allowed here: each holds the whole order."}),
-		superseded: prometheus.NewCounter(prometheus.CounterOpts{Name: "projection_superseded_total",
-			Help: "Events that came after a newer version of their order and changed nothing."}),
+// newProjection has every event apply its order as it is now when an earlier version is missing: the event itself would
+// do, but a gap says that something went wrong, and the owner knows best. Without a source the event does.
+func newProjection(db *gorm.DB, index *elastic.Index, src source, reg prometheus.Registerer) projection {
+	p := projection{db: db, index: index, source: src}
+	gaps := consumer.Gaps{}
+	if src.payment.BaseURL != "" {
+		for _, t := range event.Types() {
+			gaps[t] = consumer.Healed(p.heal)
+		}
 	}
-	reg.MustRegister(p.gaps, p.superseded)
+	p.guard = consumer.NewGuard(reg, Group, gaps)
 	return p
 }
 
-// write puts the order as of this event into the index. All types of events are alike here: each carries the whole
-// order, so a missing one does no harm and is not waited for.
+// write puts the order as of this event into the index.
 func (p projection) write(ctx context.Context, e event.Event) error {
 	o, err := e.Order()
 	if err != nil {
@@ -43,28 +45,31 @@ func (p projection) write(ctx context.Context, e event.Event) error {
 	if err != nil {
 		return err
 	}
-	if last > o.Version {
-		// The index would say the same, unless somebody has deleted the document: then an old event must not bring it back.
-		p.superseded.Inc()
-		return consumer.Superseded
+	// The index would refuse an older version too, unless somebody has deleted the document: then an old event must not
+	// bring it back.
+	if err := p.guard.Admit(ctx, last, e); err != nil {
+		return err
 	}
-	outcome, err := p.index.Put(ctx, o.OrderNo, o.Version, documentOf(o))
+	outcome, err := p.put(ctx, documentOf(o))
+	if outcome == elastic.Stale {
+		return p.guard.Supersede()
+	}
+	return err
+}
+
+// put writes a document with its order's version, and the index has the last word. Same as what is there: this version's
+// write, earlier, whose answer or whose log was lost.
+func (p projection) put(ctx context.Context, d document) (elastic.Outcome, error) {
+	outcome, err := p.index.Put(ctx, d.OrderNo, d.Version, d)
 	switch {
 	case elastic.Down(err):
-		return consumer.Down(err)
+		return 0, consumer.Down(err)
 	case errors.Is(err, elastic.ErrDocument):
-		return consumer.BadData(err)
+		return 0, consumer.BadData(err)
 	case err != nil:
-		return consumer.Transient(err)
-	case outcome == elastic.Stale:
-		p.superseded.Inc()
-		return consumer.Superseded
+		return 0, consumer.Transient(err)
 	}
-	// Applied, or Same: this event's write, earlier, whose answer or whose log was lost.
-	if last+1 < o.Version {
-		p.gaps.Inc()
-	}
-	return nil
+	return outcome, nil
 }
 
 func (p projection) lastApplied(ctx context.Context, orderNo string) (version int64, err error) {
@@ -89,11 +94,15 @@ func (p projection) record(_ context.Context, tx *gorm.DB, e event.Event) error 
 	if err != nil {
 		return consumer.BadData(err)
 	}
-	digest, err := documentOf(o).digest()
+	return p.raise(tx, documentOf(o))
+}
+
+func (projection) raise(db *gorm.DB, d document) error {
+	digest, err := d.digest()
 	if err != nil {
 		return err
 	}
-	if err := tx.Exec(raiseVersion, o.OrderNo, o.Version, digest).Error; err != nil {
+	if err := db.Exec(raiseVersion, d.OrderNo, d.Version, digest).Error; err != nil {
 		return fmt.Errorf("recording the last applied version: %w", err)
 	}
 	return nil

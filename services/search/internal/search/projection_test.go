@@ -73,8 +73,8 @@ func TestAnOlderVersionAfterANewerIsSupersededAndChangesNothing(t *testing.T) {
 	w.eventually("a", 2, "superseded")
 	assert.Equal(t, before, w.document("a"))
 	assert.EqualValues(t, 3, w.count("SELECT last_applied_version FROM t_order_search_projection"))
-	assert.Equal(t, "1", w.metric("projection_version_gaps_total"))
-	assert.Equal(t, "2", w.metric("projection_superseded_total"))
+	assert.Equal(t, "1", w.metric(`projection_version_gaps_total{group="search"}`))
+	assert.Equal(t, "2", w.metric(`projection_superseded_total{group="search"}`))
 
 	// The index alone would forget this within a minute; the database does not.
 	w.elastic("DELETE", "/orders/_doc/b?version=9&version_type=external", "")

@@ -26,7 +26,6 @@ func Rebuild(ctx context.Context, env service.Env) error {
 	var cfg struct {
 		DatabaseURL      string `env:"DATABASE_URL,required,notEmpty"`
 		ElasticsearchURL string `env:"ELASTICSEARCH_URL,required,notEmpty"`
-		PaymentURL       string `env:"PAYMENT_URL,required,notEmpty"`
 		PaymentOpsURL    string `env:"PAYMENT_OPS_URL,required,notEmpty"`
 		OpsToken         string `env:"OPS_TOKEN,required,notEmpty"`
 	}
@@ -47,7 +46,7 @@ func Rebuild(ctx context.Context, env service.Env) error {
 		return err
 	}
 	defer postgres.Close(db)
-	src := source{facts: ops.Client{BaseURL: cfg.PaymentOpsURL, Token: cfg.OpsToken}, orders: ops.Client{BaseURL: cfg.PaymentURL}}
+	src := source{ops.Client{BaseURL: cfg.PaymentOpsURL, Token: cfg.OpsToken}}
 	return alone(ctx, db, func() error {
 		// Another mapping than ours is a reason to rebuild, and so is no index at all.
 		if err := index.Bootstrap(ctx); err != nil && !errors.Is(err, elastic.ErrMapping) {
@@ -80,12 +79,6 @@ func alone(ctx context.Context, db *gorm.DB, fn func() error) error {
 	})
 }
 
-// source is payment, as the owner of all orders.
-type source struct {
-	facts  ops.Client // which orders there are
-	orders ops.Client // what they are
-}
-
 const (
 	fillPage    = 500
 	fillReaders = 8
@@ -96,7 +89,7 @@ func (s source) fill(ctx context.Context, target *elastic.Index) (n int, err err
 	for after := ""; ; {
 		var page facts.SourcePage
 		query := url.Values{"after": {after}, "limit": {strconv.Itoa(fillPage)}}
-		if err := s.facts.GetJSON(ctx, "/ops/facts", query, &page); err != nil {
+		if err := s.payment.GetJSON(ctx, "/ops/facts", query, &page); err != nil {
 			return n, fmt.Errorf("listing payment's orders: %w", err)
 		}
 		items, err := s.read(ctx, page.Orders)
@@ -121,11 +114,11 @@ func (s source) read(ctx context.Context, orders []facts.Order) ([]elastic.Item,
 	group.SetLimit(fillReaders)
 	for i, o := range orders {
 		group.Go(func() error {
-			var d document
-			if err := s.orders.GetJSON(ctx, "/orders/"+url.PathEscape(o.OrderNo), nil, &d); err != nil {
-				return fmt.Errorf("reading order %s: %w", o.OrderNo, err)
+			d, err := s.order(ctx, o.OrderNo)
+			if err != nil {
+				return err
 			}
-			items[i] = elastic.Item{ID: d.OrderNo, Version: d.Version, Doc: d.utc()}
+			items[i] = elastic.Item{ID: d.OrderNo, Version: d.Version, Doc: d}
 			return nil
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -22,11 +23,15 @@ import (
 	"example.com/paycast/shared/service"
 )
 
-// payment stands for the payment service: it has orders, lists them, and shows each one.
+// payment stands for the payment service: it has orders, lists them, and shows each one, to whom has the token.
 type payment struct {
+	url string
+
 	mu     sync.Mutex
 	orders map[string]event.Order
 	asked  func() // before each page
+	down   bool
+	reads  int // of single orders, also while it is down
 }
 
 func (p *payment) set(orders ...event.Order) {
@@ -37,47 +42,76 @@ func (p *payment) set(orders ...event.Order) {
 	}
 }
 
-// attach lets `search rebuild` find it.
-func (p *payment) attach(w *world) service.Env {
-	p.orders = map[string]event.Order{}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /ops/facts", func(rw http.ResponseWriter, r *http.Request) {
-		if p.asked != nil {
-			p.asked()
+func (p *payment) setDown(down bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.down = down
+}
+
+func (p *payment) timesRead() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.reads
+}
+
+func newPayment(t testing.TB) *payment {
+	p := &payment{orders: map[string]event.Order{}}
+	server := ops.NewServer(opsToken, prometheus.NewRegistry())
+	server.Handle("GET /ops/facts", http.HandlerFunc(p.list))
+	server.Handle("GET /ops/orders/{no}", http.HandlerFunc(p.show))
+	web := httptest.NewServer(server)
+	t.Cleanup(web.Close)
+	p.url = web.URL
+	return p
+}
+
+func (p *payment) list(rw http.ResponseWriter, r *http.Request) {
+	if p.asked != nil {
+		p.asked()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	page := facts.SourcePage{}
+	for _, no := range slices.Sorted(maps.Keys(p.orders)) {
+		if no > r.URL.Query().Get("after") && len(page.Orders) < 2 { // small pages, so that there are some
+			page.Orders = append(page.Orders, facts.Order{OrderNo: no})
 		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		page := facts.SourcePage{}
-		for _, no := range slices.Sorted(maps.Keys(p.orders)) {
-			if no > r.URL.Query().Get("after") && len(page.Orders) < 2 { // small pages, so that there are some
-				page.Orders = append(page.Orders, facts.Order{OrderNo: no})
-			}
-		}
-		if len(page.Orders) == 2 {
-			page.Next = page.Orders[1].OrderNo
-		}
-		ops.WriteJSON(rw, http.StatusOK, page)
-	})
-	mux.HandleFunc("GET /orders/{no}", func(rw http.ResponseWriter, r *http.Request) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		o := p.orders[r.PathValue("no")]
-		ops.WriteJSON(rw, http.StatusOK, map[string]any{ // as payment shows it: more than the index has
+	}
+	if len(page.Orders) == 2 {
+		page.Next = page.Orders[1].OrderNo
+	}
+	ops.WriteJSON(rw, http.StatusOK, page)
+}
+
+func (p *payment) show(rw http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reads++
+	o, there := p.orders[r.PathValue("no")]
+	switch {
+	case p.down:
+		ops.Problem(rw, http.StatusServiceUnavailable, "unavailable", "the database did not answer; see the log")
+	case !there:
+		ops.Problem(rw, http.StatusNotFound, "no-such-order", "there is no such order")
+	default: // as payment shows it: more than the index has
+		ops.WriteJSON(rw, http.StatusOK, map[string]any{
 			"order_no": o.OrderNo, "user_id": o.UserID, "title": o.Title, "amount": o.Amount, "currency": o.Currency,
 			"status": o.Status, "version": o.Version, "created_at": o.CreatedAt, "paid_at": o.PaidAt, "payment": nil, "incidents": []any{},
 		})
-	})
-	web := httptest.NewServer(mux)
-	w.t.Cleanup(web.Close)
+	}
+}
+
+// attach lets `search` find it.
+func (p *payment) attach(w *world) service.Env {
 	env := maps.Clone(w.env)
-	env["PAYMENT_URL"], env["PAYMENT_OPS_URL"] = web.URL, web.URL
+	env["PAYMENT_OPS_URL"] = p.url
 	return env
 }
 
 func TestALostIndexIsRebuiltFromPaymentsOrders(t *testing.T) {
 	t.Parallel()
 	w := serve(t)
-	p := &payment{}
+	p := newPayment(t)
 	env := p.attach(w)
 	for n := range 5 {
 		o := orderAt(fmt.Sprintf("o-%d", n), int64(n%3+1))
@@ -98,7 +132,7 @@ func TestALostIndexIsRebuiltFromPaymentsOrders(t *testing.T) {
 func TestAnotherMappingIsReplacedByARebuildAndNotWrittenToBefore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := &payment{}
+	p := newPayment(t)
 	env := p.attach(w)
 	p.set(orderAt("a", 2))
 	w.elastic("DELETE", "/orders-1", "")
@@ -116,7 +150,7 @@ func TestAnotherMappingIsReplacedByARebuildAndNotWrittenToBefore(t *testing.T) {
 func TestEventsThatFlowDuringARebuildAreNotLost(t *testing.T) {
 	t.Parallel()
 	w := serve(t)
-	p := &payment{}
+	p := newPayment(t)
 	env := p.attach(w)
 	asked := 0
 	p.asked = func() {
@@ -141,7 +175,7 @@ func TestEventsThatFlowDuringARebuildAreNotLost(t *testing.T) {
 func TestOfTwoRebuildsAtOnceOneIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := &payment{}
+	p := newPayment(t)
 	env := p.attach(w)
 	p.set(orderAt("a", 1))
 	var second error
@@ -157,10 +191,10 @@ func TestOfTwoRebuildsAtOnceOneIsRefused(t *testing.T) {
 func TestARebuildThatCannotReadItsSourceChangesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := &payment{}
+	p := newPayment(t)
 	env := p.attach(w)
-	env["PAYMENT_URL"] = w.esURL // answers, but has no orders
 	p.set(orderAt("a", 1))
+	p.setDown(true)
 	require.ErrorContains(t, search.Rebuild(t.Context(), env), "reading order a")
 	var aliases map[string]any
 	_, body := w.elastic("GET", "/orders/_alias", "")

@@ -6,7 +6,7 @@
 //	serve.go    the process, from configuration to shutdown     handler.go  what an event does
 //	document.go what is in the index                            api.go      what people may search
 //	schema.go   the tables and the index                        agree.go    what reconciliation may see
-//	rebuild.go  the index built anew from its source
+//	source.go   what payment, the owner, says of an order       rebuild.go  the index built anew from its source
 //
 // Nothing is ever deleted: a cancelled order is an ordinary document.
 package search
@@ -17,6 +17,7 @@ import (
 
 	"example.com/paycast/shared/consumer"
 	"example.com/paycast/shared/elastic"
+	"example.com/paycast/shared/event"
 	"example.com/paycast/shared/postgres"
 	"example.com/paycast/shared/service"
 )
@@ -57,9 +58,10 @@ func Serve(ctx context.Context, env service.Env) error {
 	}
 	p.Close(closeIndex)
 	p.Ready("elasticsearch", index.Check)
-	pr := newProjection(db, index, p.Metrics)
+	pr := newProjection(db, index, newSource(cfg.SourceURL, cfg.SourceToken, p.Tracer), p.Metrics)
 	err = consumer.Run(p, consumer.Config{
 		Settings: cfg.Settings, Group: Group, DB: db, Effects: pr.effects,
+		SkipDead: event.Types(), // each later event carries the whole order
 	}, consumer.Outside(pr.write).Then(pr.record))
 	if err != nil {
 		return err

@@ -56,7 +56,7 @@ func newWorld(t testing.TB) *world {
 	require.NoError(t, err)
 	t.Cleanup(func() { postgres.Close(w.db) })
 	w.env = service.Env{
-		"DATABASE_URL": dbURL, "ELASTICSEARCH_URL": w.esURL, "KAFKA_BROKERS": w.broker.Brokers(), "OPS_TOKEN": opsToken,
+		"DATABASE_URL": dbURL, "ELASTICSEARCH_URL": versioned(t, w.esURL), "KAFKA_BROKERS": w.broker.Brokers(), "OPS_TOKEN": opsToken,
 		"LOG_LEVEL": "error", "HTTP_ADDR": testkit.FreeAddr(t), "OPS_ADDR": testkit.FreeAddr(t),
 		"CONSUMER_BACKOFF": "50ms", "CONSUMER_RETRY_POLL": "50ms",
 	}
@@ -195,7 +195,7 @@ func (w *world) document(orderNo string) (d document) {
 	return d
 }
 
-// elastic goes past the service.
+// elastic goes past the service, and past versioned.
 func (w *world) elastic(method, path, body string) (int, []byte) {
 	w.t.Helper()
 	return w.do(method, w.esURL+path, body)
