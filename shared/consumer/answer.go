@@ -40,6 +40,7 @@ func Refused(err error) error { return mark(inbox.ClassRefused, err) }
 // Down says that a part which every message needs is out of order. Nothing is counted against the message.
 func Down(err error) error { return mark(classDown, err) }
 
+// classDown is the class of what is nobody's fault: a part that is out of order, or others that have not finished yet.
 const classDown = "down"
 
 type answer struct {
@@ -78,7 +79,7 @@ func class(err error) string {
 		return a.class
 	case errors.As(err, &p):
 		return inbox.ClassPanic
-	case postgres.Down(err):
+	case postgres.Down(err), errors.Is(err, inbox.ErrNotBegun):
 		return classDown
 	default:
 		return inbox.ClassTransient

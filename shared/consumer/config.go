@@ -34,6 +34,8 @@ type Settings struct {
 	LetterOwner     string        `env:"DEAD_LETTER_OWNER"`                        // who answers for dead letters; default: the group's name
 	LetterRetention time.Duration `env:"DEAD_LETTER_RETENTION" envDefault:"2160h"` // of closed ones; open ones stay
 
+	ReplayRetention time.Duration `env:"REPLAY_RETENTION" envDefault:"2160h"` // of ended replays and of plans that nobody ran. 0: they stay
+
 	// Finished rows of the consume log that are older than this go to its archive. 0: they stay where they are.
 	ArchiveAfter  time.Duration `env:"CONSUME_LOG_ARCHIVE_AFTER"`
 	ReplayHorizon time.Duration `env:"REPLAY_HORIZON" envDefault:"168h"` // how far back a replay may reach
@@ -72,6 +74,9 @@ func (s Settings) Validate() error {
 		if d <= 0 {
 			bad = append(bad, fmt.Errorf("%s must be positive", name))
 		}
+	}
+	if s.ReplayRetention < 0 {
+		bad = append(bad, errors.New("REPLAY_RETENTION must not be negative"))
 	}
 	if s.MaxBackoff < s.Backoff {
 		bad = append(bad, errors.New("CONSUMER_MAX_BACKOFF must not be below CONSUMER_BACKOFF"))

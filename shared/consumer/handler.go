@@ -32,13 +32,30 @@ type inTransaction struct {
 
 func (h inTransaction) attempt(ctx context.Context, db *gorm.DB, d inbox.Delivery) (out inbox.Outcome, err error) {
 	defer recoverPanic(&err)
-	err = postgres.Transaction(ctx, db, func(tx *gorm.DB) error {
-		out, err = inbox.Once(ctx, tx, d, func(tx *gorm.DB) (inbox.Outcome, error) {
-			return outcome(h.fn(ctx, tx, d.Event))
-		})
+	return once(ctx, db, d, func(tx *gorm.DB) (inbox.Outcome, error) { return outcome(h.fn(ctx, tx, d.Event)) })
+}
+
+// once is inbox.Once in a transaction of its own.
+func once(ctx context.Context, db *gorm.DB, d inbox.Delivery, fn func(tx *gorm.DB) (inbox.Outcome, error)) (out inbox.Outcome, err error) {
+	err = transaction(ctx, db, func(tx *gorm.DB) error {
+		out, err = inbox.Once(ctx, tx, d, fn)
 		return err
 	})
 	return out, err
+}
+
+// transaction is postgres.Transaction for a handler. One that could not even be opened, such as for want of a
+// connection in time, is nobody's failure.
+func transaction(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) error {
+	open := false
+	err := postgres.Transaction(ctx, db, func(tx *gorm.DB) error {
+		open = true
+		return fn(tx)
+	})
+	if !open {
+		return Down(err)
+	}
+	return err
 }
 
 // OutsideHandler is a Handler; see Outside.
@@ -70,10 +87,10 @@ func (h OutsideHandler) attempt(ctx context.Context, db *gorm.DB, d inbox.Delive
 	// outside. Looking before acting is safe here only because the write is versioned.
 	clear, err := inbox.Clear(ctx, db, d)
 	if err != nil {
-		return "", err
+		return "", Down(err)
 	}
 	if !clear {
-		out, err := h.log(ctx, db, d, func(*gorm.DB) (inbox.Outcome, error) { return "", errWriteFirst })
+		out, err := once(ctx, db, d, func(*gorm.DB) (inbox.Outcome, error) { return "", errWriteFirst })
 		if !errors.Is(err, errWriteFirst) {
 			return out, err
 		}
@@ -82,20 +99,12 @@ func (h OutsideHandler) attempt(ctx context.Context, db *gorm.DB, d inbox.Delive
 	if err != nil {
 		return "", err
 	}
-	return h.log(ctx, db, d, func(tx *gorm.DB) (inbox.Outcome, error) {
+	return once(ctx, db, d, func(tx *gorm.DB) (inbox.Outcome, error) {
 		if written == inbox.Applied && h.record != nil {
 			return written, h.record(ctx, tx, d.Event)
 		}
 		return written, nil
 	})
-}
-
-func (OutsideHandler) log(ctx context.Context, db *gorm.DB, d inbox.Delivery, fn func(tx *gorm.DB) (inbox.Outcome, error)) (out inbox.Outcome, err error) {
-	err = postgres.Transaction(ctx, db, func(tx *gorm.DB) error {
-		out, err = inbox.Once(ctx, tx, d, fn)
-		return err
-	})
-	return out, err
 }
 
 // recoverPanic makes a panic an attempt like any other failure. GORM has rolled the transaction back by then.

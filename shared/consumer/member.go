@@ -12,7 +12,6 @@ import (
 	"example.com/paycast/shared/event"
 	"example.com/paycast/shared/inbox"
 	"example.com/paycast/shared/kafka"
-	"example.com/paycast/shared/postgres"
 	"example.com/paycast/shared/service"
 )
 
@@ -124,7 +123,7 @@ func (c *consumer) together(ctx context.Context, ds []inbox.Delivery) (fresh []b
 	defer recoverPanic(&err)
 	ctx, cancel := context.WithTimeout(ctx, c.HandlerTimeout)
 	defer cancel()
-	err = postgres.Transaction(ctx, c.DB, func(tx *gorm.DB) error {
+	err = transaction(ctx, c.DB, func(tx *gorm.DB) error {
 		outcomes = nil
 		fresh, err = inbox.Together(ctx, tx, ds, func(tx *gorm.DB, chosen []inbox.Delivery) ([]inbox.Outcome, error) {
 			outcomes, err = c.handler.(together).together(ctx, c, tx, chosen) // Serve has looked

@@ -166,7 +166,7 @@ func (c *consumer) refuse(w http.ResponseWriter, doing string, err error) {
 	case errors.Is(err, inbox.ErrNoLetter):
 		ops.Problem(w, http.StatusNotFound, "not-found", inbox.ErrNoLetter.Error())
 	case errors.Is(err, inbox.ErrClosed), errors.Is(err, inbox.ErrNotReleasable), errors.Is(err, inbox.ErrUnderWay),
-		errors.Is(err, inbox.ErrNotHolding), errors.Is(err, inbox.ErrUnreadable):
+		errors.Is(err, inbox.ErrNotHolding), errors.Is(err, inbox.ErrUnreadable), errors.Is(err, inbox.ErrAltered):
 		ops.Problem(w, http.StatusConflict, "not-possible", scrub(err))
 	default:
 		c.internal(w, doing, err)

@@ -17,7 +17,7 @@ import (
 // replays are the group's, with this consumer's handler, lane and lag.
 func (c *consumer) replays(reg prometheus.Registerer) *replay.Replays {
 	r := &replay.Replays{
-		Group: c.Group, DB: c.DB, Lease: c.rule(), Log: c.log, ReachesPeople: c.ReachesPeople,
+		Group: c.Group, DB: c.DB, Lease: c.rule(), Keep: c.ReplayRetention, Log: c.log, ReachesPeople: c.ReachesPeople,
 		Try: c.try, Lag: c.lag.Load, Nudge: c.nudge, Metrics: replay.NewMetrics(reg, c.Group),
 	}
 	if c.SourceURL != "" {

@@ -39,7 +39,7 @@ type Failure struct {
 // commit, whose answer was lost, went through.
 func Fail(ctx context.Context, tx *gorm.DB, d Delivery, f Failure) (Outcome, error) {
 	tx = tx.WithContext(ctx)
-	if out, err := begin(tx, d); out != "" || err != nil {
+	if out, err := begin(ctx, tx, d); out != "" || err != nil {
 		return out, err
 	}
 	switch f.Outcome {

@@ -19,6 +19,7 @@ var (
 	ErrClosed        = errors.New("the dead letter is closed already")
 	ErrNotReleasable = errors.New("a conflict is never applied; it can only be discarded")
 	ErrUnreadable    = errors.New("this build cannot read the message either")
+	ErrAltered       = errors.New("the letter does not hold the bytes that were received: somebody has changed the table; discard it, and let the event come from payment")
 	ErrUnderWay      = errors.New("the event is finished or under way; there is nothing to release")
 	ErrNotHolding    = errors.New("the message holds nobody")
 )
@@ -78,6 +79,15 @@ func (l letterRow) delivery(group string) (Delivery, error) {
 	return Delivery{Group: group, Event: e, Record: r}, nil
 }
 
+// intact is delivery for what will be handled: the hash that was taken when the record came vouches for its bytes.
+func (l letterRow) intact(group string) (Delivery, error) {
+	d, err := l.delivery(group)
+	if err == nil && recordHash(d.Record) != l.PayloadHash {
+		err = ErrAltered
+	}
+	return d, err
+}
+
 // A dead row begins anew, with all of its attempts.
 const reviveRow = `
 UPDATE t_message_consume SET status = 'RETRY', skipped = false, retry_count = 0, next_retry_at = now(),
@@ -108,7 +118,7 @@ func release(ctx context.Context, tx *gorm.DB, group string, id int64, replayID 
 	if row.ErrorClass == ClassConflict {
 		return ErrNotReleasable
 	}
-	d, err := row.delivery(group)
+	d, err := row.intact(group)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,9 @@ package inbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"gorm.io/gorm"
 
@@ -19,7 +21,7 @@ import (
 // FLOW 6/9
 func Once(ctx context.Context, tx *gorm.DB, d Delivery, fn func(tx *gorm.DB) (Outcome, error)) (Outcome, error) {
 	tx = tx.WithContext(ctx)
-	if out, err := begin(tx, d); out != "" || err != nil {
+	if out, err := begin(ctx, tx, d); out != "" || err != nil {
 		return out, err
 	}
 	switch by, err := heldBy(tx, d); {
@@ -76,8 +78,36 @@ SELECT event_id FROM t_message_consume
 WHERE consumer_group = @group AND event_id = @event_id AND status = 'PROCESSING' AND owner_token = @token
 FOR UPDATE`
 
+// ErrNotBegun says that a delivery did not get its turn in time: another one of the same aggregate, or of the same
+// event, is under way in an open transaction. It says nothing about the message, of which nothing has been tried.
+var ErrNotBegun = errors.New("another delivery of the same order is under way")
+
+// turn is a part of a transaction in which others may be waited for. It takes at most half of the time that ctx has
+// left: a handler that began with the rest of a second would be blamed for the others' slowness.
+func turn(ctx context.Context, wait func(ctx context.Context) error) error {
+	if deadline, bounded := ctx.Deadline(); bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/2)
+		defer cancel()
+	}
+	err := wait(ctx)
+	// 55P03: lock_timeout; 57014: statement_timeout, or an operator who has cancelled the wait.
+	if code := postgres.Code(err); code == "55P03" || code == "57014" || errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: %w", ErrNotBegun, err)
+	}
+	return err
+}
+
 // begin makes the row PROCESSING and ours, or says why not.
-func begin(tx *gorm.DB, d Delivery) (Outcome, error) {
+func begin(ctx context.Context, tx *gorm.DB, d Delivery) (out Outcome, err error) {
+	err = turn(ctx, func(ctx context.Context) error {
+		out, err = insert(tx.WithContext(ctx), d)
+		return err
+	})
+	return out, err
+}
+
+func insert(tx *gorm.DB, d Delivery) (Outcome, error) {
 	if err := lock(tx, d.Group, d.Event.AggregateID); err != nil {
 		return "", err
 	}

@@ -11,13 +11,13 @@ import (
 )
 
 // LetterDelivery is the message of a letter once more, as Release would give it to the lane. The error wraps ErrNoLetter,
-// or ErrUnreadable when this build cannot read it.
+// ErrUnreadable when this build cannot read it, or ErrAltered.
 func LetterDelivery(ctx context.Context, db *gorm.DB, group string, id int64) (Letter, Delivery, error) {
 	row, err := open(db.WithContext(ctx), group, id)
 	if err != nil {
 		return Letter{}, Delivery{}, err
 	}
-	d, err := row.delivery(group)
+	d, err := row.intact(group)
 	return row.Letter, d, err
 }
 
@@ -30,11 +30,11 @@ const forgetDead = `DELETE FROM t_message_consume WHERE consumer_group = @group 
 
 // Forget makes Once run for an event whose row is DEAD. It is for transactions that are rolled back.
 func Forget(ctx context.Context, tx *gorm.DB, d Delivery) error {
-	tx = tx.WithContext(ctx)
-	if err := lock(tx, d.Group, d.Event.AggregateID); err != nil {
+	err := turn(ctx, func(ctx context.Context) error { return lock(tx.WithContext(ctx), d.Group, d.Event.AggregateID) })
+	if err != nil {
 		return err
 	}
-	if err := tx.Exec(forgetDead, d.place()).Error; err != nil {
+	if err := tx.WithContext(ctx).Exec(forgetDead, d.place()).Error; err != nil {
 		return fmt.Errorf("setting a dead row aside: %w", err)
 	}
 	return nil

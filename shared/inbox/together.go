@@ -26,11 +26,15 @@ func Together(ctx context.Context, tx *gorm.DB, ds []Delivery, fn func(tx *gorm.
 	if len(ds) == 0 {
 		return fresh, nil
 	}
-	if err := lockAll(tx, ds); err != nil {
-		return nil, err
-	}
-	first := firstCopies(ds)
-	inserted, err := insertAll(tx, first)
+	var inserted map[string]bool
+	err = turn(ctx, func(ctx context.Context) error {
+		tx := tx.WithContext(ctx)
+		if err := lockAll(tx, ds); err != nil {
+			return err
+		}
+		inserted, err = insertAll(tx, firstCopies(ds))
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
