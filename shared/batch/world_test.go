@@ -14,6 +14,7 @@ import (
 
 	"example.com/paycast/shared/audit"
 	"example.com/paycast/shared/batch"
+	"example.com/paycast/shared/batch/internal/effect"
 	"example.com/paycast/shared/consumer"
 	"example.com/paycast/shared/consumertest"
 	"example.com/paycast/shared/event"
@@ -25,6 +26,8 @@ import (
 
 const group = "g"
 
+var migrations = []postgres.Set{inbox.Migrations, audit.Migrations, effect.Migrations}
+
 // world is a broker, a database, and a way to run batch consumers on them.
 type world struct {
 	t      testing.TB
@@ -34,14 +37,12 @@ type world struct {
 }
 
 func newWorld(t testing.TB, partitions int) *world {
-	w := &world{t: t, url: testkit.Postgres(t, inbox.Migrations, audit.Migrations)}
+	w := &world{t: t, url: testkit.Postgres(t, migrations...)}
 	w.broker = testkit.Kafka(t, fmt.Sprintf("%s:%d", event.Topic, partitions), event.RedeliveryTopic(group)+":1")
 	var err error
 	w.db, err = postgres.Open(t.Context(), w.url, "test")
 	require.NoError(t, err)
 	t.Cleanup(func() { postgres.Close(w.db) })
-	require.NoError(t, w.db.Exec(`CREATE TABLE t_effect
-		(n bigint GENERATED ALWAYS AS IDENTITY, order_no text NOT NULL, version bigint NOT NULL, tx xid8 NOT NULL DEFAULT pg_current_xact_id())`).Error)
 	return w
 }
 
@@ -93,19 +94,6 @@ func (w *world) send(events ...event.Event) {
 		}
 		testkit.Produce(w.t, w.broker.Brokers(), event.Topic, records...)
 	}
-}
-
-func one(_ context.Context, tx *gorm.DB, e event.Event) error {
-	return tx.Exec("INSERT INTO t_effect (order_no, version) VALUES (?, ?)", e.AggregateID, e.AggregateVersion).Error
-}
-
-func all(ctx context.Context, tx *gorm.DB, events []event.Event) error {
-	orders, numbers := make([]string, len(events)), make([]int64, len(events))
-	for i, e := range events {
-		orders[i], numbers[i] = e.AggregateID, e.AggregateVersion
-	}
-	return tx.Exec(`INSERT INTO t_effect (order_no, version)
-		SELECT o, v FROM unnest(?::text[], ?::bigint[]) WITH ORDINALITY AS e(o, v, n) ORDER BY n`, &orders, &numbers).Error
 }
 
 func (w *world) count(query string, args ...any) (n int64) {
@@ -160,4 +148,21 @@ func (w *world) drained() {
 			return nil
 		})
 	}
+}
+
+// requireAllOnce waits until everything is acked and has left the lane, and then demands n events, each with its effect,
+// in the order of its order.
+func (w *world) requireAllOnce(n int64) {
+	w.t.Helper()
+	w.drained()
+	testkit.Eventually(w.t, within, func() error {
+		if left := w.count("SELECT count(*) FROM t_message_consume WHERE status IN ('PROCESSING', 'RETRY', 'WAITING')"); left > 0 {
+			return fmt.Errorf("%d messages are in the lane", left)
+		}
+		return nil
+	})
+	require.Equal(w.t, n, w.effects())
+	require.Equal(w.t, n, w.rows("SUCCESS"))
+	require.Zero(w.t, w.count("SELECT count(*) FROM t_dead_letter"))
+	w.requireOrder()
 }
