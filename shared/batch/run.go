@@ -38,7 +38,7 @@ func Run(p *service.Process, cfg Config, h consumer.Handler) error {
 	if cfg.Size < 1 || cfg.Window < cfg.Size {
 		return errors.New("batch: the size must be positive and the window no smaller")
 	}
-	return consumer.Serve(p, cfg.Config, h, func(ctx context.Context, m consumer.Member) error {
+	return consumer.Serve(p, cfg.Config, cfg.Size, h, func(ctx context.Context, m consumer.Member) error {
 		return run(ctx, m, cfg)
 	})
 }

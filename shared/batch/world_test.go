@@ -142,7 +142,7 @@ func (w *world) drained() {
 	}
 	for p, want := range high {
 		testkit.Eventually(w.t, within, func() error {
-			if got := testkit.CommittedOffset(w.t, w.broker.Brokers(), group, event.Topic, p); got != want {
+			if got := w.committed(p); got != want {
 				return fmt.Errorf("partition %d is committed at %d of %d; %d effects", p, got, want, w.effects())
 			}
 			return nil
