@@ -21,6 +21,7 @@ import (
 	"example.com/paycast/shared/facts"
 	"example.com/paycast/shared/ops"
 	"example.com/paycast/shared/service"
+	"example.com/paycast/shared/testkit"
 )
 
 // payment stands for the payment service: it has orders, lists them, and shows each one, to whom has the token.
@@ -40,6 +41,13 @@ func (p *payment) set(orders ...event.Order) {
 	for _, o := range orders {
 		p.orders[o.OrderNo] = o
 	}
+}
+
+// onPage runs fn before each page of the list; nil ends that.
+func (p *payment) onPage(fn func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked = fn
 }
 
 func (p *payment) setDown(down bool) {
@@ -66,8 +74,11 @@ func newPayment(t testing.TB) *payment {
 }
 
 func (p *payment) list(rw http.ResponseWriter, r *http.Request) {
-	if p.asked != nil {
-		p.asked()
+	p.mu.Lock()
+	asked := p.asked
+	p.mu.Unlock()
+	if asked != nil {
+		asked()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,6 +110,45 @@ func (p *payment) show(rw http.ResponseWriter, r *http.Request) {
 			"status": o.Status, "version": o.Version, "created_at": o.CreatedAt, "paid_at": o.PaidAt, "payment": nil, "incidents": []any{},
 		})
 	}
+}
+
+// elsewhere answers in payment's place, as the test says.
+type elsewhere struct {
+	w *world
+
+	mu     sync.Mutex
+	answer http.HandlerFunc
+	asked  int
+}
+
+func (e *elsewhere) start() (url string) {
+	e.answer = http.NotFound
+	web := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		e.mu.Lock()
+		answer := e.answer
+		e.asked++
+		e.mu.Unlock()
+		answer(rw, r)
+	}))
+	e.w.t.Cleanup(web.Close)
+	return web.URL
+}
+
+// answersWith waits until the service has had this answer, and has come again.
+func (e *elsewhere) answersWith(answer http.HandlerFunc) {
+	e.w.t.Helper()
+	e.mu.Lock()
+	e.answer = answer
+	before := e.asked
+	e.mu.Unlock()
+	testkit.Eventually(e.w.t, patience, func() error {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.asked < before+2 {
+			return fmt.Errorf("asked %d times", e.asked-before)
+		}
+		return nil
+	})
 }
 
 // attach lets `search` find it.
@@ -153,20 +203,20 @@ func TestEventsThatFlowDuringARebuildAreNotLost(t *testing.T) {
 	p := newPayment(t)
 	env := p.attach(w)
 	asked := 0
-	p.asked = func() {
+	p.onPage(func() {
 		asked++
 		no := fmt.Sprintf("during-%02d", asked)
 		p.set(orderAt(no, 1), orderAt("a", int64(min(asked, 3))))
 		w.send(orderAt(no, 1), orderAt("a", int64(min(asked, 3))))
 		w.eventually(no, 1, "applied") // in the index of the moment: the old one at first
 		if asked > 20 {
-			p.asked = nil
+			p.onPage(nil)
 		}
-	}
+	})
 	require.NoError(t, search.Rebuild(t.Context(), env))
 	require.Greater(t, asked, 2)
 	w.refresh()
-	p.asked = nil
+	p.onPage(nil)
 	assert.EqualValues(t, len(p.orders), w.search(nil).Total)
 	assert.EqualValues(t, 3, w.document("a").Version)
 	assert.Equal(t, "CANCELED", w.facts("a")[3].Effect.State)
@@ -179,10 +229,10 @@ func TestOfTwoRebuildsAtOnceOneIsRefused(t *testing.T) {
 	env := p.attach(w)
 	p.set(orderAt("a", 1))
 	var second error
-	p.asked = func() {
-		p.asked = nil
+	p.onPage(func() {
+		p.onPage(nil)
 		second = search.Rebuild(t.Context(), env)
-	}
+	})
 	require.NoError(t, search.Rebuild(t.Context(), env))
 	require.ErrorContains(t, second, "another rebuild is running")
 	assert.True(t, w.document("a").Found)

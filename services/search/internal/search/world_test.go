@@ -28,7 +28,7 @@ import (
 
 const (
 	opsToken = "an-ops-token-of-this-test"
-	patience = 20 * time.Second
+	patience = 90 * time.Second // of a very busy machine; nothing waits for its end
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -58,7 +58,9 @@ func newWorld(t testing.TB) *world {
 	w.env = service.Env{
 		"DATABASE_URL": dbURL, "ELASTICSEARCH_URL": versioned(t, w.esURL), "KAFKA_BROKERS": w.broker.Brokers(), "OPS_TOKEN": opsToken,
 		"LOG_LEVEL": "error", "HTTP_ADDR": testkit.FreeAddr(t), "OPS_ADDR": testkit.FreeAddr(t),
-		"CONSUMER_BACKOFF": "50ms", "CONSUMER_RETRY_POLL": "50ms",
+		"CONSUMER_BACKOFF": "50ms", "CONSUMER_MAX_BACKOFF": "500ms", "CONSUMER_RETRY_POLL": "50ms",
+		// No test is about a slow handler, and a slow machine must not make one.
+		"CONSUMER_HANDLER_TIMEOUT": "2m", "CONSUMER_LEASE": "3m",
 	}
 	w.ops = ops.Client{BaseURL: "http://" + w.env["OPS_ADDR"], Token: opsToken}
 	require.NoError(t, search.Migrate(t.Context(), w.env))
@@ -173,6 +175,14 @@ func (w *world) eventually(orderNo string, version int64, outcome string) {
 		}
 		return err
 	})
+}
+
+// wanted is nil when have is want.
+func wanted(want, have int64) error {
+	if want != have {
+		return fmt.Errorf("%d instead of %d", have, want)
+	}
+	return nil
 }
 
 func (w *world) count(query string) (n int64) {
