@@ -125,7 +125,7 @@ func (r *Replays) answer(fn func(req *http.Request) (any, error)) http.Handler {
 			ops.Problem(w, http.StatusNotFound, "not-found", err.Error())
 		case is(errBody, audit.ErrNobody, ErrSelection):
 			ops.Problem(w, http.StatusBadRequest, "bad-body", err.Error())
-		case is(ErrState, ErrOther, ErrAltered, ErrNoSource, ErrNoEvent, ErrNotApplied, ErrNotRehearsable):
+		case is(ErrState, ErrOther, ErrAltered, ErrNoSource, ErrNoEvent, ErrNotApplied):
 			ops.Problem(w, http.StatusConflict, "not-possible", err.Error())
 		case is(ErrPeople):
 			ops.Problem(w, http.StatusConflict, "confirm-people", err.Error())

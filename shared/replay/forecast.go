@@ -22,6 +22,7 @@ const (
 	Conflict       = "conflict"   // another body under a known id; never applied
 	Unreadable     = "unreadable" // this build cannot read it either
 	Unknown        = "unknown"    // neither the group nor payment has it
+	Altered        = "altered"    // the letter does not hold the bytes that were received
 )
 
 const lookUp = `
@@ -62,6 +63,8 @@ func (r *Replays) delivery(ctx context.Context, item *Item) (d inbox.Delivery, f
 		switch {
 		case errors.Is(err, inbox.ErrUnreadable):
 			return d, Unreadable, nil
+		case errors.Is(err, inbox.ErrAltered):
+			return d, Altered, nil
 		case err == nil && letter.ErrorClass == inbox.ClassConflict:
 			return d, Conflict, nil
 		}

@@ -25,6 +25,7 @@ type Replays struct {
 	Group string
 	DB    *gorm.DB // with inbox.Migrations and audit.Migrations
 	Lease lease.Rule
+	Keep  time.Duration // of ended jobs and of plans that nobody ran; 0: they stay
 	Log   *slog.Logger
 	// ReachesPeople makes a run ask for the number of messages that may reach somebody.
 	ReachesPeople bool

@@ -12,7 +12,7 @@ func NewMetrics(reg prometheus.Registerer, group string) *Metrics {
 		Help: "Replayed messages that were settled, by what became of them.",
 	}, []string{"result"})}
 	for _, result := range []string{"applied", "superseded", "ignored", "refused", "discarded", "dead", "retry",
-		AlreadyApplied, Decided, Waiting, Conflict, Unreadable} {
+		AlreadyApplied, Decided, Waiting, Conflict, Unreadable, Altered} {
 		m.messages.WithLabelValues(result)
 	}
 	reg.MustRegister(m.messages)

@@ -36,6 +36,9 @@ func (s Selection) check() error {
 	if len(s.EventIDs) > maxFetched || len(s.OrderNos) > maxFetched || len(s.Letters) > maxItems {
 		return fmt.Errorf("%w: at most %d event ids or orders at a time", ErrSelection, maxFetched)
 	}
+	if s.From != nil && s.To != nil && !s.From.Before(*s.To) {
+		return fmt.Errorf("%w: from must be before to, and to is not part of the range", ErrSelection)
+	}
 	return nil
 }
 
@@ -157,7 +160,7 @@ func (r *Replays) choose(ctx context.Context, s Selection) ([]Item, error) {
 	}
 	switch {
 	case len(items) == 0:
-		return nil, fmt.Errorf("%w: nothing of this group matches", ErrSelection)
+		return nil, fmt.Errorf("%w: nothing of this group matches; look at its dead letters and its consume log, where what is done stands only under an order or an event id", ErrSelection)
 	case len(items) > maxItems:
 		return nil, fmt.Errorf("%w: more than %d messages match; narrow it", ErrSelection, maxItems)
 	}

@@ -12,8 +12,8 @@ import (
 	"example.com/paycast/shared/postgres"
 )
 
-// ErrNotRehearsable is the answer for a handler whose effect is elsewhere: it cannot be rolled back.
-var ErrNotRehearsable = errors.New("this group's effect is outside its database and cannot be rolled back; the first message of a run is the rehearsal")
+// ErrNotRehearsable is what Try says of a handler whose effect is elsewhere: it cannot be rolled back.
+var ErrNotRehearsable = errors.New("this group's effect is outside its database and cannot be rolled back, so no handler has run; a run begins with one message, and that one is the rehearsal")
 
 // maxRehearsed bounds how long an operator waits for an answer.
 const maxRehearsed = 200
@@ -25,6 +25,8 @@ type Rehearsal struct {
 	Pending   int64          `json:"pending"`
 	Results   map[string]int `json:"results"`
 	Failures  []Failed       `json:"failures"` // the first 5
+	// Refused is why no handler has run. Results are then what the consume log makes expect, as in a plan, but of now.
+	Refused string `json:"refused,omitempty"`
 }
 
 // maxFailures is how many of them are told one by one.
@@ -39,8 +41,8 @@ type Failed struct {
 	Text     string `json:"error_text"`
 }
 
-// Rehearse runs the handler for the pending messages of a job, each in a transaction that is rolled back. What is left is
-// an audit row.
+// Rehearse runs the handler for the pending messages of a job, each in a transaction that is rolled back. Where that is
+// impossible it looks each of them up again in the consume log and says so. What is left is an audit row.
 func (r *Replays) Rehearse(ctx context.Context, by audit.By, id string) (Rehearsal, error) {
 	job, err := r.Get(ctx, id)
 	if err != nil {
@@ -53,12 +55,17 @@ func (r *Replays) Rehearse(ctx context.Context, by audit.By, id string) (Rehears
 	if err != nil {
 		return told, fmt.Errorf("reading what is pending: %w", err)
 	}
+	verb := "rehearse"
 	for _, item := range items {
 		result, trouble, err := r.rehearseOne(ctx, &item)
-		if err != nil {
+		switch {
+		case errors.Is(err, ErrNotRehearsable):
+			verb, told.Refused = "preflight", ErrNotRehearsable.Error()
+		case err != nil:
 			return told, err
+		default:
+			told.Rehearsed++
 		}
-		told.Rehearsed++
 		told.Results[result]++
 		if trouble.Class != "" && len(told.Failures) < maxFailures {
 			told.Failures = append(told.Failures, Failed{item.Position, *item.EventID, *item.OrderNo, trouble.Class, trouble.Text})
@@ -68,15 +75,23 @@ func (r *Replays) Rehearse(ctx context.Context, by audit.By, id string) (Rehears
 	for result, n := range told.Results {
 		job.Results[result] = int64(n)
 	}
-	return told, postgres.Transaction(ctx, r.DB, func(tx *gorm.DB) error { return recorded(ctx, tx, by, "rehearse", job) })
+	return told, postgres.Transaction(ctx, r.DB, func(tx *gorm.DB) error { return recorded(ctx, tx, by, verb, job) })
 }
 
+// rehearseOne tells what would become of a message; together with ErrNotRehearsable, what the log makes expect of it.
 func (r *Replays) rehearseOne(ctx context.Context, item *Item) (string, inbox.Trouble, error) {
 	d, why, err := r.delivery(ctx, item)
 	if err != nil || why != "" {
 		return why, inbox.Trouble{}, err
 	}
 	out, trouble, err := r.Try(ctx, d)
+	if errors.Is(err, ErrNotRehearsable) {
+		why, failed := r.lookUp(ctx, d.Event)
+		if failed != nil {
+			err = failed
+		}
+		return why, trouble, err
+	}
 	if err != nil {
 		return "", trouble, err
 	}

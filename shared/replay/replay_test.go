@@ -160,6 +160,7 @@ func TestRunThatIsKilledHalfWayGoesOnAndRepeatsNoEffect(t *testing.T) { // Y1
 	// What a kill between claim and commit leaves, and one whose letter somebody released meanwhile.
 	w.exec(`UPDATE t_replay_item SET state = 'CLAIMED', owner_token = 'dead', lease_until = now() - interval '1 second'
 	        WHERE position = (SELECT min(position) FROM t_replay_item WHERE state = 'PENDING')`)
+	w.leasesRunOut()
 	c, _ = w.start()
 	other, _ := w.start()
 	require.NoError(t, other.PostJSON(t.Context(), "/ops/dead-letters/30/release", body(nil), nil))

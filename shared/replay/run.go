@@ -22,11 +22,16 @@ const (
 // Run carries out what operators have started, until ctx ends. Any number of processes may run it: each step is a short
 // statement on locked rows, and what a dead process had claimed is taken over.
 func (r *Replays) Run(ctx context.Context) error {
+	swept := time.Time{}
 	for wait := idle; ; {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(wait):
+		}
+		if r.Keep > 0 && time.Since(swept) > sweepEvery {
+			swept = time.Now()
+			r.sweep(ctx)
 		}
 		running, err := r.step(ctx)
 		if err != nil && ctx.Err() == nil {
@@ -36,6 +41,24 @@ func (r *Replays) Run(ctx context.Context) error {
 		if running && err == nil {
 			wait = poll
 		}
+	}
+}
+
+// sweepEvery is how often ended jobs are looked through for old ones.
+const sweepEvery = time.Hour
+
+// Its frozen ids go with a job, and its rows in the audit stay. One that is paused is somebody's work.
+const sweepJobs = `
+DELETE FROM t_replay_job
+WHERE consumer_group = @group AND state IN ('PLANNED', 'DONE', 'CANCELED')
+  AND coalesce(ended_at, created_at) < now() - @keep * interval '1 microsecond'`
+
+func (r *Replays) sweep(ctx context.Context) {
+	swept := r.DB.WithContext(ctx).Exec(sweepJobs, map[string]any{"group": r.Group, "keep": r.Keep.Microseconds()})
+	if swept.Error != nil && ctx.Err() == nil {
+		r.Log.Warn("deleting old replays", "group", r.Group, "error", swept.Error)
+	} else if swept.RowsAffected > 0 {
+		r.Log.Info("old replays deleted", "group", r.Group, "replays", swept.RowsAffected)
 	}
 }
 
@@ -151,13 +174,30 @@ func (r *Replays) begin(ctx context.Context, c *claimed) error {
 	if !known {
 		return fmt.Errorf("releasing a letter for a replay: %w", err)
 	}
+	if result == Altered {
+		return r.distrust(ctx, c)
+	}
 	return r.settled(ctx, c, result)
+}
+
+// distrust stops the job at a letter that was altered: the others may have been as well, and a person must know.
+func (r *Replays) distrust(ctx context.Context, c *claimed) error {
+	err := postgres.Transaction(ctx, r.DB, func(tx *gorm.DB) error {
+		if err := settle(tx.WithContext(ctx), c, "SETTLED", Altered); err != nil {
+			return err
+		}
+		return r.stop(ctx, tx, c.JobID, fmt.Sprintf("letter %d does not hold the bytes that were received", *c.LetterID))
+	})
+	if err == nil {
+		r.Metrics.count(Altered, 1)
+	}
+	return err
 }
 
 // refusals are answers of the office that end an item without a failure: it changed after it was planned.
 var refusals = map[error]string{
 	inbox.ErrClosed: Decided, inbox.ErrUnderWay: AlreadyApplied, inbox.ErrNotReleasable: Conflict,
-	inbox.ErrUnreadable: Unreadable, inbox.ErrNoLetter: Decided,
+	inbox.ErrUnreadable: Unreadable, inbox.ErrNoLetter: Decided, inbox.ErrAltered: Altered,
 }
 
 func firstOf(err error) error {

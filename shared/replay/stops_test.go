@@ -24,7 +24,7 @@ var anna = audit.By{Actor: "anna", Reason: "the build is mended"}
 // bare are the replays of a group whose consumer does not run: nothing that has begun is ever decided about.
 func (w *world) bare(lag *atomic.Int64) *replay.Replays {
 	return &replay.Replays{
-		Group: group, DB: w.db, Lease: lease.Rule{Lease: 10 * time.Second, Deadline: time.Second, Margin: time.Second}, Log: slog.New(slog.DiscardHandler),
+		Group: group, DB: w.db, Lease: lease.Rule{Lease: 5 * time.Minute, Deadline: time.Minute, Margin: time.Second}, Log: slog.New(slog.DiscardHandler),
 		Lag: lag.Load, Nudge: func() {}, Metrics: replay.NewMetrics(prometheus.NewRegistry(), group),
 	}
 }
@@ -120,7 +120,7 @@ func TestEverySeriesOfReplaysExistsFromTheStart(t *testing.T) {
 	replay.NewMetrics(reg, group)
 	n, err := testutil.GatherAndCount(reg, "replay_messages_total")
 	require.NoError(t, err)
-	require.Equal(t, 12, n)
+	require.Equal(t, 13, n)
 	problems, err := testutil.GatherAndLint(reg)
 	require.NoError(t, err)
 	require.Empty(t, problems)

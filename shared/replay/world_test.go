@@ -32,6 +32,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 const (
 	group = "g"
 	token = "replay-test-ops-token"
+	soon  = 3 * time.Minute // more than a slow machine needs
 )
 
 // world is a consumer of the real kind, whose handler is as bad as the test wants, and a payment that knows every event.
@@ -41,22 +42,26 @@ type world struct {
 	url    string
 	db     *gorm.DB
 	change func(*consumer.Config)
+	// handler is handle in a transaction, unless the test says otherwise.
+	handler consumer.Handler
 
 	mended atomic.Bool // payments can be handled
 	down   atomic.Bool // payment does not answer
 	sent   map[string]event.Record
+	asked  func() // what happens when payment has redelivered, before it answers
 	source string // URL of payment's operations side
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, url: testkit.Postgres(t, inbox.Migrations, audit.Migrations), sent: map[string]event.Record{}, change: func(*consumer.Config) {}}
+	w := &world{t: t, url: testkit.Postgres(t, inbox.Migrations, audit.Migrations), sent: map[string]event.Record{}, change: func(*consumer.Config) {}, asked: func() {}}
+	w.handler = consumer.InTransaction(w.handle)
 	w.broker = testkit.Kafka(t, event.Topic, event.RedeliveryTopic(group), event.RedeliveryTopic("other"))
 	var err error
 	w.db, err = postgres.Open(t.Context(), w.url, "test")
 	require.NoError(t, err)
 	t.Cleanup(func() { postgres.Close(w.db) })
 	// Without a key: doing it twice would show. The road and the attempt show how it came.
-	w.exec("CREATE TABLE t_effect (event_id text NOT NULL, payload text NOT NULL, mode text NOT NULL, replay_id text NOT NULL, attempt int NOT NULL)")
+	w.exec("CREATE TABLE t_effect (event_id text NOT NULL, payload text NOT NULL, mode text NOT NULL, replay_id text NOT NULL, attempt int NOT NULL, first_seen timestamptz NOT NULL)")
 	w.source = w.payment()
 	return w
 }
@@ -87,6 +92,7 @@ func (w *world) payment() string {
 			record.Headers = append(record.Headers[:len(record.Headers):len(record.Headers)], event.Header{Key: event.ReplayHeader, Value: []byte(ask.ReplayID)})
 			testkit.Produce(w.t, w.broker.Brokers(), event.RedeliveryTopic(ask.Group), record)
 		}
+		w.asked()
 		ops.WriteJSON(rw, http.StatusOK, map[string]int{"sent": len(ask.EventIDs)})
 	}))
 	server := httptest.NewServer(s)
@@ -97,7 +103,7 @@ func (w *world) payment() string {
 func (w *world) handle(ctx context.Context, tx *gorm.DB, e event.Event) error {
 	d := consumer.DeliveryOf(ctx)
 	// The effect comes before the failure: what is rolled back would show otherwise.
-	if err := tx.Exec("INSERT INTO t_effect VALUES (?, ?, ?, ?, ?)", e.ID, string(e.Payload), string(d.Mode), d.ReplayID, d.Attempt).Error; err != nil {
+	if err := tx.Exec("INSERT INTO t_effect VALUES (?, ?, ?, ?, ?, ?)", e.ID, string(e.Payload), string(d.Mode), d.ReplayID, d.Attempt, d.FirstSeen).Error; err != nil {
 		return err
 	}
 	if !w.mended.Load() {
@@ -113,7 +119,7 @@ func (w *world) start() (ops.Client, *testkit.Task) {
 	task := testkit.Run(w.t, "consumer", func(ctx context.Context) error {
 		var cfg consumer.Settings
 		env := service.Env{
-			"KAFKA_BROKERS": w.broker.Brokers(), "KAFKA_SESSION_TIMEOUT": "2s", "CONSUMER_HANDLER_TIMEOUT": "2s", "CONSUMER_LEASE": "10s",
+			"KAFKA_BROKERS": w.broker.Brokers(), "CONSUMER_HANDLER_TIMEOUT": "1m", "CONSUMER_LEASE": "5m", // out of a slow machine's reach
 			"CONSUMER_BACKOFF": "5ms", "CONSUMER_MAX_BACKOFF": "10ms", "CONSUMER_RETRY_POLL": "20ms", "CONSUMER_ATTEMPTS": "2",
 			"CONSUMER_FAILURES_IN_A_ROW": "1000", "PAYMENT_OPS_URL": w.source, "OPS_TOKEN": token,
 		}
@@ -131,7 +137,7 @@ func (w *world) start() (ops.Client, *testkit.Task) {
 		p.Close(func() { postgres.Close(db) })
 		full := consumer.Config{Settings: cfg, Group: group, DB: db}
 		w.change(&full)
-		if err := consumer.Run(p, full, consumer.InTransaction(w.handle)); err != nil {
+		if err := consumer.Run(p, full, w.handler); err != nil {
 			return err
 		}
 		return p.Wait()
@@ -223,5 +229,12 @@ func (w *world) until(n int64, rest string, args ...any) {
 
 func (w *world) eventually(check func() error) {
 	w.t.Helper()
-	testkit.Eventually(w.t, 40*time.Second, check)
+	testkit.Eventually(w.t, soon, check)
+}
+
+// leasesRunOut is what time does to the claims of a process that has gone.
+func (w *world) leasesRunOut() {
+	w.t.Helper()
+	w.exec("UPDATE t_replay_item SET lease_until = now() - interval '1 second' WHERE state = 'CLAIMED'")
+	w.exec("UPDATE t_message_consume SET lease_until = now() - interval '1 second' WHERE status = 'PROCESSING'")
 }

@@ -93,6 +93,10 @@ func (c replayRehearse) Run(a *app) error {
 	if a.json {
 		return printJSON(a.out, told)
 	}
+	if told.Refused != "" {
+		fmt.Fprintf(a.out, "nothing is rehearsed; the consume log makes expect of %d messages: %s\n", told.Pending, counts(told.Results))
+		return errors.New(told.Refused)
+	}
 	fmt.Fprintf(a.out, "rehearsed %d of %d messages, each in a transaction that was rolled back: %s\n", told.Rehearsed, told.Pending, counts(told.Results))
 	for _, f := range told.Failures {
 		fmt.Fprintf(a.out, "  %d  order %s  event %s  %s: %s\n", f.Position, text(f.OrderNo), f.EventID, f.Class, text(f.Text))
