@@ -21,8 +21,9 @@ type Link struct {
 	proxy *toxiproxy.Proxy
 }
 
-// Proxy starts a proxy in front of upstream, host:port, until the end of the test. A Kafka client leaves it after its
-// first answer, which names the broker's own address: for Kafka the faults are methods of Broker.
+// Proxy starts a proxy in front of upstream, host:port, until the end of the test. A Kafka client would leave it after its
+// first answer, which names the broker's own address: for one client of Kafka there is KafkaProxy, and the faults that
+// all of them see are methods of Broker.
 func Proxy(t testing.TB, upstream string) *Link {
 	t.Helper()
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
