@@ -79,21 +79,6 @@ func togetherOrNotAtAll(t testing.TB, s Service) {
 	w.noLetters()
 }
 
-func olderVersion(t testing.TB, s Service) {
-	w := newWorld(t, s, 1)
-	w.start()
-	w.send(s.later("order-1"), s.cause("order-1", "ann"), s.cause("order-2", "ann")) // version 3, then 2
-	w.eventually("the next order is there", func() bool { return w.count(s.Projection, "order-2") == 2 })
-	w.rests()
-	if v := w.count(s.Projection, "order-1"); v != 3 {
-		w.Fatalf("version %d stands where version 3 was applied", v)
-	}
-	if n := w.count("SELECT count(*) FROM t_message_consume WHERE aggregate_id = 'order-1' AND aggregate_version = 2 AND outcome = 'superseded'"); n != 1 {
-		w.Fatalf("the older version is not recorded as superseded")
-	}
-	w.noLetters()
-}
-
 func historyAgain(t testing.TB, s Service) {
 	w := newWorld(t, s, 1)
 	p := w.start()
@@ -104,6 +89,23 @@ func historyAgain(t testing.TB, s Service) {
 	w.must(p.Term(w.s.Within))
 	w.start()
 	w.send(all...)
+	w.send(s.cause("the-last", "ann"))
+	w.once(append(orders(20), "the-last")...)
+	w.noLetters()
+	if n := w.count("SELECT count(*) FROM t_message_consume"); n != rows+1 {
+		w.Fatalf("the consume log has %d rows instead of %d", n, rows+1)
+	}
+}
+
+func firstStart(t testing.TB, s Service) {
+	w := newWorld(t, s, 4)
+	w.send(s.causes(orders(20))...)
+	p := w.start()
+	w.once(orders(20)...)
+	rows := w.count("SELECT count(*) FROM t_message_consume")
+	w.must(p.Term(w.s.Within))
+	testkit.ForgetGroup(w, w.broker.Brokers(), s.Group)
+	w.start()
 	w.send(s.cause("the-last", "ann"))
 	w.once(append(orders(20), "the-last")...)
 	w.noLetters()

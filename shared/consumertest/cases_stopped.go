@@ -2,9 +2,11 @@ package consumertest
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	"example.com/paycast/shared/event"
@@ -86,7 +88,10 @@ func databaseDown(t testing.TB, s Service) {
 	w.once("before")
 	link.Cut()
 	w.send(s.causes(orders(10))...)
-	w.eventually("the process says that it is not ready", func() bool { return w.ready(opsAddr) == http.StatusServiceUnavailable })
+	w.eventually("the process is not ready and says which partition waits", func() bool {
+		code, why := w.ready(opsAddr)
+		return code == http.StatusServiceUnavailable && strings.Contains(why, event.Topic+"/0")
+	})
 	link.Restore()
 	w.once(orders(10)...)
 	w.noLetters()
@@ -96,23 +101,29 @@ func databaseDown(t testing.TB, s Service) {
 	p.WaitReady(opsAddr, w.s.Within)
 }
 
+// stoppedUnderLoad stops the process again and again, each time in the middle of messages that are still being sent.
 func stoppedUnderLoad(t testing.TB, s Service) {
 	w := newWorld(t, s, 4)
-	names := orders(300)
-	load := testkit.Run(w, "load", func(context.Context) error {
-		w.send(s.causes(names)...)
-		return nil
-	})
-	for i, least := range []int{20, 80, 140} {
+	var all []string
+	for i := range stops {
 		p := w.start()
-		w.happens(names[:least]...)
+		names := make([]string, 100)
+		for n := range names {
+			names[n] = fmt.Sprintf("order-%02d-%03d", i, n)
+		}
+		all = append(all, names...)
+		load := testkit.Run(w, "load", func(context.Context) error {
+			w.send(s.causes(names)...)
+			return nil
+		})
+		w.happens(names[:20]...)
 		if err := p.Term(w.s.Within); err != nil {
 			w.Fatalf("stop %d: %v", i+1, err)
 		}
+		<-load.Done()
 	}
-	<-load.Done()
 	w.start()
-	w.once(names...)
+	w.once(all...)
 	w.unharmed()
 }
 

@@ -5,6 +5,7 @@
 //		consumertest.Run(t, consumertest.Service{
 //			Program: "../..", Group: Group, Migrations: Migrations,
 //			Table: "t_ledger", Effects: "SELECT count(*) FROM t_ledger WHERE order_no = ? AND kind = 'CREDIT'",
+//			Gap: consumertest.GapAwaited,
 //		})
 //	}
 //

@@ -19,6 +19,10 @@ type Service struct {
 	Event      string         // the type of event that has effects; empty means PaymentSucceeded
 	Effects    string         // counts the effects of an order's one event of that type: SELECT ... WHERE order_no = ?
 
+	// Gap is what a version does that comes before the one in front of it.
+	Gap Gap
+	// SkipsDead says that a dead letter holds nobody: later versions of the order go on without it.
+	SkipsDead bool
 	// Projection gives the last applied version of an order: SELECT ... WHERE order_no = ?. Empty for a service whose
 	// effects are not a copy of the order.
 	Projection string
@@ -31,6 +35,14 @@ type Service struct {
 	// Within bounds what should happen soon; 0 means 40 s, enough for a busy machine and a lost group member.
 	Within time.Duration
 }
+
+// Gap is a policy for versions that are missing.
+type Gap int
+
+const (
+	GapAllowed Gap = iota // the early version is applied at once: it needs nothing of what is missing
+	GapAwaited            // it waits, uncounted, and is applied after what it has waited for
+)
 
 // Case is one promise, with what puts it to the test.
 type Case struct {
@@ -58,6 +70,10 @@ func Cases() []Case {
 		{Name: "stopped under load, nothing is parked or doubled and the exit code is 0", Run: stoppedUnderLoad},
 		{Name: "members that come and go under load change nothing", Run: membersComeAndGo},
 		{Name: "a member that slept over its session changes nothing when it wakes", Run: sleptOverItsSession},
+		{Name: "what was published before the first start is handled, and once more without offsets changes nothing", Run: firstStart},
+		{Name: "fields of a later producer change nothing", Run: laterProducer},
+		{Name: "whatever shape an event has, it is handled or parked, and the next is handled", Run: oddShapes},
+		{Name: "a version that comes too early is handled as the policy says", Run: tooEarly},
 		{Name: "an older version never replaces a newer one", Run: olderVersion, Needed: func(s Service) bool { return s.Projection != "" }},
 		{Name: "the whole history once more changes nothing", Run: historyAgain},
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -41,7 +42,7 @@ func newWorld(t testing.TB, s Service, partitions int) *world {
 	}
 	w := &world{TB: t, s: s}
 	w.broker = testkit.Kafka(t, fmt.Sprintf("%s:%d", event.Topic, partitions), fmt.Sprintf("%s:%d", event.RedeliveryTopic(s.Group), partitions))
-	w.dbURL = testkit.Postgres(t, s.Migrations...)
+	w.dbURL = patient(t, testkit.Postgres(t, s.Migrations...))
 	db, err := postgres.Open(t.Context(), w.dbURL, "consumertest")
 	w.must(err)
 	t.Cleanup(func() { postgres.Close(db) })
@@ -61,6 +62,20 @@ func newWorld(t testing.TB, s Service, partitions int) *world {
 	return w
 }
 
+// patient lets whoever waits in the database wait for the case, and not for a limit that a slow machine reaches.
+func patient(t testing.TB, database string) string {
+	u, err := url.Parse(database)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	q := u.Query()
+	for _, limit := range []string{"lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"} {
+		q.Set(limit, "0")
+	}
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
 func (w *world) must(err error) {
 	w.Helper()
 	if err != nil {
@@ -68,8 +83,8 @@ func (w *world) must(err error) {
 	}
 }
 
-// patient gives messages more attempts than a slow machine can use up before the case heals what it broke.
-func (w *world) patient() { w.env["CONSUMER_ATTEMPTS"] = "1000" }
+// persistent gives messages more attempts than a slow machine can use up before the case heals what it broke.
+func (w *world) persistent() { w.env["CONSUMER_ATTEMPTS"] = "1000" }
 
 // start runs the service as a process, with addresses of its own.
 func (w *world) start() *testkit.Process {
@@ -198,14 +213,18 @@ func (w *world) noLetters() {
 	}
 }
 
-// ready is the status of /readyz; 0 when there is no answer.
-func (w *world) ready(opsAddr string) int {
+// ready is the status of /readyz and what it says; 0 when there is no answer.
+func (w *world) ready(opsAddr string) (int, string) {
 	req, err := http.NewRequestWithContext(w.Context(), http.MethodGet, "http://"+opsAddr+"/readyz", nil)
 	w.must(err)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return 0
+		return 0, ""
 	}
-	_ = resp.Body.Close()
-	return resp.StatusCode
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, ""
+	}
+	return resp.StatusCode, string(body)
 }

@@ -117,6 +117,19 @@ func CommittedOffset(t testing.TB, brokers, group, topic string, partition int32
 	return -1
 }
 
+// ForgetGroup removes what the broker knows of the group, its offsets. The group must have no members.
+func ForgetGroup(t testing.TB, brokers, group string) {
+	t.Helper()
+	client := newClient(t, brokers)
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), kafkaTimeout)
+	defer cancel()
+	deleted, err := kadm.NewClient(client).DeleteGroups(ctx, group)
+	if err := errors.Join(err, deleted.Error()); err != nil {
+		t.Fatalf("removing group %s: %v", group, err)
+	}
+}
+
 func newClient(t testing.TB, brokers string, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	client, err := kgo.NewClient(append(opts, kgo.SeedBrokers(brokers), kgo.FetchMaxWait(200*time.Millisecond))...)

@@ -108,6 +108,7 @@ var withoutReversal = []edit{
 		"CHECK (kind = 'CREDIT' AND points >= 0)"},
 	{inside + "points_test.go", "TestAPaymentCredits", "TestAnEventCredits"},
 	{inside + "account_test.go", "TestASecondPaymentOfAnOrder", "TestASecondEventOfAnOrder"},
+	{inside + "conformance_test.go", "\t\tGap:     consumertest.GapAwaited,\n", ""},
 	{page, "for what they pay: one per whole unit of the currency", "for each PaymentSucceeded event: one per whole unit of the order's currency"},
 	{page, "; `OrderCanceled`: the same points back, once, and not before its payment", ""},
 	{page, "its two kinds are known to the reconciler, which also checks the amounts", "each handled event must have one entry"},

@@ -13,6 +13,7 @@ func TestConformance(t *testing.T) {
 	consumertest.Run(t, consumertest.Service{
 		Program: "../..", Group: points.Group, Migrations: points.Migrations,
 		Table: "t_ledger", Event: event.PaymentSucceeded, Effects: "SELECT count(*) FROM t_ledger WHERE order_no = ? AND kind = 'CREDIT'",
+		Gap:     consumertest.GapAwaited,
 		BadData: func(o event.Order) event.Order { o.Currency = "EUX"; return o },
 	})
 }

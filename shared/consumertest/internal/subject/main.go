@@ -18,9 +18,15 @@ import (
 const group = "subject"
 
 func main() {
-	commands := []service.Command{{Name: "right", Run: right(handle)}, {Name: "right-projection", Run: right(project)}, {Name: "unversioned-projection", Run: right(overwrite)}}
+	commands := []service.Command{
+		{Name: "right", Run: right(handle)}, {Name: "right-awaiting", Run: right(await)}, {Name: "right-projection", Run: right(project)},
+		// Wrong only where the suite is told that they are something else.
+		{Name: "awaits-what-it-does-not-need", Run: right(await)}, {Name: "does-not-await-what-it-needs", Run: right(handle)},
+		{Name: "unversioned-projection", Run: right(overwrite)},
+		{Name: "watermills-defaults", Run: wrong(once).runWith(watermillsDefaults)},
+	}
 	for name, handle := range wrongs {
-		commands = append(commands, service.Command{Name: name, Run: handle.run})
+		commands = append(commands, service.Command{Name: name, Run: handle.runWith(safeDefaults)})
 	}
 	service.Main("subject", commands...)
 }
@@ -63,16 +69,38 @@ func right(handle func(context.Context, *gorm.DB, event.Event) error) func(conte
 }
 
 func handle(_ context.Context, tx *gorm.DB, e event.Event) error {
+	if err := look(e); err != nil {
+		return consumer.BadData(err)
+	}
+	return effect(tx, e)
+}
+
+// await is for an effect that builds on an earlier one, as taking back does on giving.
+func await(ctx context.Context, tx *gorm.DB, e event.Event) error {
+	if e.Type == event.OrderCanceled {
+		var n int64
+		if err := tx.Raw("SELECT count(*) FROM t_effect WHERE order_no = ?", e.AggregateID).Scan(&n).Error; err != nil {
+			return err
+		}
+		if n == 0 {
+			return consumer.Waiting(errors.New("there is nothing yet to take back"))
+		}
+	}
+	return handle(ctx, tx, e)
+}
+
+// look lets an order's title say what becomes of its event.
+func look(e event.Event) error {
 	o, err := e.Order()
 	switch {
 	case err != nil:
-		return consumer.BadData(err)
+		return err
 	case o.Title == "bad":
-		return consumer.BadData(errors.New("the title says so"))
+		return errors.New("the title says so")
 	case o.Title == "panic":
 		panic("the title says so")
 	}
-	return effect(tx, e)
+	return nil
 }
 
 func effect(tx *gorm.DB, e event.Event) error {

@@ -1,11 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/IBM/sarama"
+	wkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 	"gorm.io/gorm"
@@ -96,7 +102,47 @@ var wrongs = map[string]wrong{
 		return nil
 	},
 	// The effect is single, but every failure comes again at once, for ever, and blocks the partition.
-	"nack-for-ever": once,
+	"nack-for-ever": func(ctx context.Context, db *gorm.DB, m *message.Message, e event.Event) (err error) {
+		defer func() {
+			if v := recover(); v != nil {
+				err = fmt.Errorf("panic: %v", v)
+			}
+		}()
+		return once(ctx, db, m, e)
+	},
+	// A panic ends the process, and every process after it.
+	"no-recover": once,
+	// What is optional is taken for granted.
+	"takes-the-shape-for-granted": func(ctx context.Context, db *gorm.DB, m *message.Message, e event.Event) error {
+		var o event.Order
+		if err := json.Unmarshal(e.Payload, &o); err != nil || o.PaidAt.IsZero() {
+			return nil
+		}
+		return once(ctx, db, m, e)
+	},
+	// What a later producer adds is taken for a mistake.
+	"no-unknown-fields": func(ctx context.Context, db *gorm.DB, m *message.Message, e event.Event) error {
+		d := json.NewDecoder(bytes.NewReader(e.Payload))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&event.Order{}); err != nil {
+			return err
+		}
+		return once(ctx, db, m, e)
+	},
+	// A failure is a failure, whoever's it is: what comes in during an outage is parked as soon as there is a place for it.
+	"counts-an-outage": func() wrong {
+		var failed sync.Map
+		return func(ctx context.Context, db *gorm.DB, m *message.Message, e event.Event) error {
+			if why, ok := failed.Load(e.ID); ok {
+				return park(ctx, db, m, e, why.(error))
+			}
+			err := once(ctx, db, m, e)
+			if err != nil {
+				failed.Store(e.ID, err)
+			}
+			return err
+		}
+	}(),
 	// A dead letter for whatever the reason was: an outage, and the end of the process, which cancels the context.
 	"park-on-any-error": func(ctx context.Context, db *gorm.DB, m *message.Message, e event.Event) error {
 		err := once(ctx, db, m, e)
@@ -121,6 +167,9 @@ func once(ctx context.Context, db *gorm.DB, m *message.Message, e event.Event) e
 
 // slowly takes long enough that a signal or a kill finds something under way.
 func slowly(db *gorm.DB, e event.Event) error {
+	if err := look(e); err != nil {
+		return err
+	}
 	if err := db.Exec("SELECT pg_sleep(0.02)").Error; err != nil {
 		return err
 	}
@@ -155,36 +204,60 @@ func park(ctx context.Context, db *gorm.DB, m *message.Message, e event.Event, w
 	})
 }
 
-// run is a consumer as one writes it in an afternoon. What cannot be decoded it nacks.
-func (h wrong) run(ctx context.Context, env service.Env) error {
-	p, db, cfg, err := start(ctx, env)
-	if err != nil {
-		return err
-	}
-	p.Go("consumer", func(ctx context.Context) error {
-		s, err := kafka.NewSubscriber(kafka.SubscriberConfig{Brokers: cfg.Brokers, ClientID: group, Group: group, Session: cfg.Session, Log: p.Log})
+// safeDefaults are those of shared/kafka: they are not what is wrong.
+func safeDefaults(log *slog.Logger, cfg config) (message.Subscriber, error) {
+	return kafka.NewSubscriber(kafka.SubscriberConfig{Brokers: cfg.Brokers, ClientID: group, Group: group, Session: cfg.Session, Log: log})
+}
+
+// watermillsDefaults begin a new group at the newest offset.
+func watermillsDefaults(log *slog.Logger, cfg config) (message.Subscriber, error) {
+	client := wkafka.DefaultSaramaSubscriberConfig()
+	client.Version = sarama.V3_6_0_0
+	return wkafka.NewSubscriber(wkafka.SubscriberConfig{
+		Brokers: kafka.BrokerList(cfg.Brokers), ConsumerGroup: group, Unmarshaler: unmarshaler{}, OverwriteSaramaConfig: client,
+	}, kafka.Logger(log))
+}
+
+type unmarshaler struct{}
+
+func (unmarshaler) Unmarshal(m *sarama.ConsumerMessage) (*message.Message, error) {
+	return kafka.Consumed(m), nil
+}
+
+// runWith is a consumer as one writes it in an afternoon. What cannot be decoded it nacks.
+func (h wrong) runWith(subscriber func(*slog.Logger, config) (message.Subscriber, error)) func(context.Context, service.Env) error {
+	return func(ctx context.Context, env service.Env) error {
+		p, db, cfg, err := start(ctx, env)
 		if err != nil {
 			return err
 		}
-		var topics sync.WaitGroup
-		for _, topic := range []string{event.Topic, event.RedeliveryTopic(group)} {
-			messages, err := s.Subscribe(ctx, topic)
+		var last answers
+		p.Ready("consumer", last.ready)
+		p.Go("consumer", func(ctx context.Context) error {
+			s, err := subscriber(p.Log, cfg)
 			if err != nil {
-				return errors.Join(err, s.Close())
+				return err
 			}
-			topics.Go(func() {
-				for m := range messages {
-					topics.Go(func() { h.answer(ctx, db, m) })
+			var topics sync.WaitGroup
+			for _, topic := range []string{event.Topic, event.RedeliveryTopic(group)} {
+				messages, err := s.Subscribe(ctx, topic)
+				if err != nil {
+					return errors.Join(err, s.Close())
 				}
-			})
-		}
-		topics.Wait()
-		return s.Close()
-	})
-	return p.Wait()
+				topics.Go(func() {
+					for m := range messages {
+						topics.Go(func() { last.note(m, h.answer(ctx, db, m)) })
+					}
+				})
+			}
+			topics.Wait()
+			return s.Close()
+		})
+		return p.Wait()
+	}
 }
 
-func (h wrong) answer(ctx context.Context, db *gorm.DB, m *message.Message) {
+func (h wrong) answer(ctx context.Context, db *gorm.DB, m *message.Message) error {
 	r, err := kafka.Record(m)
 	if err == nil {
 		var e event.Event
@@ -194,7 +267,29 @@ func (h wrong) answer(ctx context.Context, db *gorm.DB, m *message.Message) {
 	}
 	if err != nil {
 		m.Nack()
-		return
+		return err
 	}
 	m.Ack()
+	return nil
+}
+
+// answers lets readiness say where the last message could not be handled: in this, no consumer is wrong.
+type answers struct {
+	mu  sync.Mutex
+	bad error
+}
+
+func (a *answers) note(m *message.Message, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.bad = err; err != nil {
+		r, _ := kafka.Record(m) // without a record it has no place
+		a.bad = fmt.Errorf("%s/%d: %w", r.Topic, r.Partition, err)
+	}
+}
+
+func (a *answers) ready(context.Context) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.bad
 }

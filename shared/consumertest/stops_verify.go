@@ -1,0 +1,5 @@
+//go:build verify
+
+package consumertest
+
+const stops = 30
