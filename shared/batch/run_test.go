@@ -223,6 +223,30 @@ func TestTwoMembersWithARebalanceInTheMiddleOfABatchGiveEachEffectOnce(t *testin
 	w.requireAllOnce(200)
 }
 
+// What a member that has lost its partition leaves open, the next owner's batch waits for.
+func TestABatchBehindAnOpenTransactionOfOneOfItsOrdersWaitsAndNothingIsCounted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	events := ofOrders(5, 4)
+	w.send(events...)
+	tx := w.db.Begin()
+	require.NoError(t, tx.Error)
+	t.Cleanup(func() { tx.Rollback() })
+	out, err := inbox.Once(t.Context(), tx, inbox.Delivery{Group: group, Event: events[0]}, func(tx *gorm.DB) (inbox.Outcome, error) {
+		return inbox.Applied, effect.Each(t.Context(), tx, events[0])
+	})
+	require.NoError(t, err)
+	require.Equal(t, inbox.Applied, out)
+	w.run(handlers["all"], func(c *batch.Config) {
+		c.HandlerTimeout, c.Lease = 4*time.Second, time.Minute // the lane finishes what takes longer on a slow machine
+		c.Backoff, c.MaxBackoff, c.Attempts = 10*time.Millisecond, time.Second, 1000
+	})
+	w.notReady(event.Topic + "/0: another delivery of the same order is under way")
+	require.Zero(t, w.count("SELECT count(*) FROM t_message_consume"), "the handler has not run for any of them")
+	require.NoError(t, tx.Commit().Error)
+	w.requireAllOnce(20)
+}
+
 func TestAnEffectThatCannotShareATransactionIsRefused(t *testing.T) {
 	t.Parallel()
 	outside := consumer.Outside(func(context.Context, event.Event) error { return nil })

@@ -3,7 +3,10 @@ package batch_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,6 +37,7 @@ type world struct {
 	broker *testkit.Broker
 	url    string
 	db     *gorm.DB
+	ops    string // the operations side of the last consumer in this process
 }
 
 func newWorld(t testing.TB, partitions int) *world {
@@ -50,6 +54,8 @@ func (w *world) run(h consumer.Handler, change func(*batch.Config)) *testkit.Tas
 	w.t.Helper()
 	db, err := postgres.Open(w.t.Context(), w.url, "consumer")
 	require.NoError(w.t, err)
+	addr := testkit.FreeAddr(w.t)
+	w.ops = addr
 	return testkit.Run(w.t, "consumer", func(ctx context.Context) error {
 		cfg := batch.Config{Config: consumer.Config{Group: group, DB: db, Settings: consumer.Settings{
 			// No machine is so slow that it gets to the end of these: an attempt fails only when the test lets it fail.
@@ -61,7 +67,7 @@ func (w *world) run(h consumer.Handler, change func(*batch.Config)) *testkit.Tas
 		if change != nil {
 			change(&cfg)
 		}
-		p, err := service.Start(ctx, "test", service.Base{OpsAddr: testkit.FreeAddr(w.t), LogLevel: "error"})
+		p, err := service.Start(ctx, "test", service.Base{OpsAddr: addr, LogLevel: "error"})
 		if err != nil {
 			return err
 		}
@@ -128,6 +134,25 @@ func (w *world) joined(n int) {
 		groups, err := client.DescribeGroups(w.t.Context(), group)
 		if g := groups[group]; err == nil && (g.State != "Stable" || len(g.Members) != n) {
 			err = fmt.Errorf("the group is %s with %d members", g.State, len(g.Members))
+		}
+		return err
+	})
+}
+
+// notReady waits until the consumer says that it is not ready, and why.
+func (w *world) notReady(why string) {
+	w.t.Helper()
+	testkit.Eventually(w.t, within, func() error {
+		req, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, "http://"+w.ops+"/readyz", nil)
+		require.NoError(w.t, err)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = resp.Body.Close() }()
+		body, err := io.ReadAll(resp.Body)
+		if err == nil && (resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(body), why)) {
+			err = fmt.Errorf("/readyz is %d: %s", resp.StatusCode, body)
 		}
 		return err
 	})
