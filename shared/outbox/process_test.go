@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -14,10 +15,17 @@ import (
 // process starts a relay as an operating-system process.
 func (s *stage) process(crashOn string) *testkit.Process {
 	s.t.Helper()
-	return testkit.Exec(s.t, "./testdata/relay", map[string]string{
-		"DATABASE_URL": s.url, "KAFKA_BROKERS": s.kafka.Brokers(), "CRASH_ON": crashOn,
-		"LEASE": "2s", "DEADLINE": "1s", "MARGIN": "500ms",
-	})
+	return s.processWith(map[string]string{"CRASH_ON": crashOn})
+}
+
+// processWith is process with another environment.
+func (s *stage) processWith(more map[string]string) *testkit.Process {
+	s.t.Helper()
+	env := map[string]string{
+		"DATABASE_URL": s.url, "KAFKA_BROKERS": s.kafka.Brokers(), "LEASE": "2s", "DEADLINE": "1s", "MARGIN": "500ms",
+	}
+	maps.Copy(env, more)
+	return testkit.Exec(s.t, "./testdata/relay", env)
 }
 
 func TestRelayKilledAgainAndAgainLosesNothingAndParksNothing(t *testing.T) { // R1, R2, R4, R5, R7
