@@ -99,6 +99,8 @@ var withoutReversal = []edit{
 //	api.go      what customers may see                          agree.go    what reconciliation may see
 //	schema.go   the tables
 `},
+	{inside + "serve.go", "\tguard := consumer.NewGuard(p.Metrics, Group, gaps)\n", ""},
+	{inside + "serve.go", "guard.Before(Handle)", "Handle"},
 	{inside + "handler.go", "\tcase event.OrderCanceled:\n\t\treturn OnOrderCanceled(ctx, tx, e)\n", ""},
 	{inside + "account.go", "kindCredit is a kind of ledger entry; cancel.go has the other one. An order has at most one of each.",
 		"kindCredit is the kind of all ledger entries. An order has at most one."},

@@ -14,6 +14,10 @@ import (
 // kindReversal is the kind of the entry that takes a credit back.
 const kindReversal = "REVERSAL"
 
+// A cancellation waits for the versions before it: one of them is the payment whose points it takes back. Other events
+// need nothing that came before.
+var gaps = consumer.Gaps{event.OrderCanceled: consumer.Awaited}
+
 var errNotCredited = errors.New("the order has not been credited yet")
 
 // OnOrderCanceled takes the points of a paid order back. The cancellation of an order that was never paid has none to
@@ -28,7 +32,8 @@ func OnOrderCanceled(_ context.Context, tx *gorm.DB, e event.Event) error {
 	}
 	err = Reverse(tx, e.ID, o)
 	if errors.Is(err, errNotCredited) {
-		// It overtook its payment, which will come. Reversing nothing now would leave the points there for ever.
+		// Its payment has come and could not be handled, but may be yet. Reversing nothing now would leave the points there
+		// for ever.
 		return consumer.Waiting(err)
 	}
 	return err

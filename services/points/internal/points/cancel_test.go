@@ -25,20 +25,37 @@ func TestACancellationThatOvertakesItsPaymentWaitsForIt(t *testing.T) {
 	s.serve()
 	s.send(record(canceled("o-1", "ann")))
 	s.logged("WAITING", 1)
+	require.EqualValues(t, 1, s.count("SELECT count(*) FROM t_message_retry WHERE error_text = ?", missing))
 	s.send(record(paid("o-1", "ann")))
 	s.hasPoints("ann", 0, 2)
 	s.logged("SUCCESS", 2)
+}
+
+// missing is the reason of a cancellation when nothing of its order has come.
+const missing = "version 3 is here and version 1 is missing"
+
+func TestACancellationWhosePaymentNeverComesIsADeadLetterAfterTheLongestWait(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	s.env["CONSUMER_MAX_WAIT"] = "1ms"
+	s.serve()
+	s.send(record(canceled("o-1", "ann")))
+	s.hasLetters(1)
+	require.EqualValues(t, 1, s.count("SELECT count(*) FROM t_dead_letter WHERE error_class = 'waiting' AND error_text = ?", missing))
+	s.hasPoints("ann", 0, 0)
 }
 
 func TestTheCancellationOfAnUnpaidOrderChangesNothing(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	s.serve()
-	s.send(record(orderEvent(event.OrderCanceled, event.Order{OrderNo: "o-1", UserID: "ann", Amount: 1250, Currency: "EUR",
-		Status: event.StatusCanceled, PreviousStatus: event.StatusCreated, Version: 2})))
-	s.logged("SUCCESS", 1)
+	o := event.Order{OrderNo: "o-1", UserID: "ann", Amount: 1250, Currency: "EUR", Status: event.StatusCreated, Version: 1}
+	created := orderEvent(event.OrderCreated, o)
+	o.Status, o.PreviousStatus, o.Version = event.StatusCanceled, event.StatusCreated, 2
+	s.send(record(created), record(orderEvent(event.OrderCanceled, o)))
+	s.logged("SUCCESS", 2)
 	s.hasPoints("ann", 0, 0)
-	require.EqualValues(t, 1, s.count("SELECT count(*) FROM t_message_consume WHERE outcome = 'ignored'"))
+	require.EqualValues(t, 2, s.count("SELECT count(*) FROM t_message_consume WHERE outcome = 'ignored'"))
 }
 
 // canceled is what payment publishes when an order is cancelled after its payment.

@@ -40,9 +40,10 @@ func Serve(ctx context.Context, env service.Env) error {
 		return err
 	}
 	p.Close(func() { postgres.Close(db) })
+	guard := consumer.NewGuard(p.Metrics, Group, gaps)
 	err = consumer.Run(p, consumer.Config{
 		Settings: cfg.Settings, Group: Group, DB: db, Effects: effects(db), Faults: faults(db),
-	}, consumer.InTransaction(Handle))
+	}, consumer.InTransaction(guard.Before(Handle)))
 	if err != nil {
 		return err
 	}
