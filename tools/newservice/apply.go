@@ -3,20 +3,35 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"syscall"
 )
 
-// apply writes everything beside its place and moves it there in a few renames. When one of them fails, the ones before
-// it are taken back. Ctrl-C comes too late by then.
-func (p *plan) apply() (err error) {
-	signal.Ignore(os.Interrupt)
-	staged, err := os.MkdirTemp(p.root, ".new-service-")
-	if err != nil {
-		return err
+var errLeft = errors.New("not all of it could be taken back; git status shows what is left")
+
+// claim is a folder in the root that one run has for itself: two that plan at once would give the same ports, and the
+// later would write compose.yaml without what the earlier has put there. Everything is staged in it, too.
+const claim = ".new-service"
+
+// alone runs do while no other run is in this tree. Signals come too late from here on: it takes a moment.
+func alone[T any](root string, do func(staged string) (T, error)) (done T, err error) {
+	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	staged := filepath.Join(root, claim)
+	if err := os.Mkdir(staged, 0o755); errors.Is(err, fs.ErrExist) {
+		return done, fmt.Errorf("%s is there: another run is under way, or one was killed. Then remove it, and what git status shows of its service", claim)
+	} else if err != nil {
+		return done, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(staged)) }()
+	return do(staged)
+}
+
+// apply writes everything beside its place and moves it there in a few renames. When one of them fails, the ones before
+// it are taken back.
+func (p *plan) apply(staged string) (err error) {
 	for path, content := range p.files {
 		if err := write(filepath.Join(staged, path), content, 0o644); err != nil {
 			return err
@@ -32,9 +47,7 @@ func (p *plan) apply() (err error) {
 			left = errors.Join(left, undo[i]())
 		}
 		if left != nil {
-			err = fmt.Errorf("%w; taking back what had been written failed too: %w", err, left)
-		} else {
-			err = fmt.Errorf("nothing was changed in the end: %w", err)
+			err = fmt.Errorf("%w, and %w: %w", err, errLeft, left)
 		}
 	}()
 	for _, path := range []string{"services/" + p.name, "docs/services/" + p.name + ".md"} {

@@ -25,18 +25,24 @@ func main() {
 
 // create makes the service and writes to out what there is now.
 func create(out io.Writer, root, name, event string) error {
-	p, err := newPlan(root, name, event)
+	ports, err := alone(root, func(staged string) (portPair, error) {
+		p, err := newPlan(root, name, event)
+		if err != nil {
+			return portPair{}, err
+		}
+		return p.ports, p.apply(staged)
+	})
 	if err != nil {
-		return fmt.Errorf("nothing was changed: %w", err)
-	}
-	if err := p.apply(); err != nil {
+		if !errors.Is(err, errLeft) {
+			err = fmt.Errorf("nothing was changed: %w", err)
+		}
 		return err
 	}
 	_, err = fmt.Fprintf(out, `services/%[1]s is there, group %[1]s, ports %[2]d and %[3]d. It takes part in make demo and in reconciliation.
   read first      docs/template.md: what to change, and what never to change
   its own page    docs/services/%[1]s.md
   its own tests   go test ./services/%[1]s/...
-`, name, p.ports.http, p.ports.ops)
+`, name, ports.http, ports.ops)
 	return err
 }
 

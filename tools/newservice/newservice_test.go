@@ -12,7 +12,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/compose-spec/compose-go/v2/cli"
@@ -134,7 +136,7 @@ func TestComposeHasTheCopyInEveryPlaceWhereItHasTheTemplate(t *testing.T) {
 	root := tree(t)
 	made, err := newPlan(root, "coupon", "PaymentSucceeded")
 	require.NoError(t, err)
-	require.NoError(t, made.apply())
+	require.NoError(t, made.apply(t.TempDir()))
 	path := filepath.Join(root, "deploy/compose/compose.yaml")
 	options, err := cli.NewProjectOptions([]string{path})
 	require.NoError(t, err)
@@ -241,18 +243,91 @@ func TestATemplateThatIsNotAsExpectedIsRefused(t *testing.T) {
 	require.ErrorContains(t, create(io.Discard, root, "coupon", "PaymentSucceeded"), "notes.txt is no part of the template")
 }
 
-func TestAFailureInTheMiddleIsTakenBack(t *testing.T) {
+func TestAFailureAnywhereIsTakenBack(t *testing.T) {
 	t.Parallel()
 	root := tree(t)
-	before := sum(t, root)
+	staged := t.TempDir()
 	p, err := newPlan(root, "coupon", "PaymentSucceeded")
 	require.NoError(t, err)
-	p.edits = append(p.edits, edited{path: "no/such/file"}) // after all others
-	require.Error(t, p.apply())
+
+	t.Log("what cannot be staged, as on a full disk")
+	before := sum(t, root)
+	p.files["services/coupon/main.go/inside.go"] = nil // no file can be made in a file
+	require.Error(t, p.apply(staged))
 	require.Equal(t, before, sum(t, root))
-	p.edits = p.edits[:len(p.edits)-1]
-	require.NoError(t, p.apply())
-	require.NotEqual(t, before, sum(t, root))
+	delete(p.files, "services/coupon/main.go/inside.go")
+
+	t.Log("what cannot be moved, when the service is there and its page is not")
+	require.NoError(t, os.Rename(filepath.Join(root, "docs/services"), filepath.Join(root, "docs/pages")))
+	before = sum(t, root)
+	require.Error(t, p.apply(staged))
+	require.Equal(t, before, sum(t, root))
+	require.NoError(t, os.Rename(filepath.Join(root, "docs/pages"), filepath.Join(root, "docs/services")))
+
+	t.Log("what cannot be changed, after all else")
+	before = sum(t, root)
+	p.edits = append(p.edits, edited{path: "no/such/file"})
+	require.Error(t, p.apply(staged))
+	require.Equal(t, before, sum(t, root))
+}
+
+func TestTheReasonIsToldAndNothingIsChangedWhereNothingCanBeWritten(t *testing.T) {
+	t.Parallel()
+	root := tree(t)
+	page := filepath.Join(root, "docs", "services", "points.md")
+	content, err := os.ReadFile(page)
+	require.NoError(t, err)
+	require.NoError(t, os.RemoveAll(filepath.Dir(page)))
+	require.NoError(t, os.WriteFile(filepath.Dir(page), nil, 0o644)) // a file where the folder was
+	before := sum(t, root)
+	require.ErrorContains(t, create(io.Discard, root, "coupon", "PaymentSucceeded"), "nothing was changed: ")
+	require.Equal(t, before, sum(t, root))
+	require.NoError(t, os.Remove(filepath.Dir(page)))
+	require.NoError(t, write(page, content, 0o644))
+	require.NoError(t, create(io.Discard, root, "coupon", "PaymentSucceeded"), "and once it can, it works")
+}
+
+func TestWhatAKilledRunHasLeftIsNotBuiltUpon(t *testing.T) {
+	t.Parallel()
+	root := tree(t)
+	require.NoError(t, os.MkdirAll(filepath.Join(root, claim, "services", "coupon"), 0o755))
+	before := sum(t, root)
+	require.ErrorContains(t, create(io.Discard, root, "coupon", "PaymentSucceeded"), "nothing was changed: .new-service is there")
+	require.Equal(t, before, sum(t, root))
+}
+
+func TestRunsAtTheSameTimeDoNotMixTheirChanges(t *testing.T) {
+	t.Parallel()
+	root := tree(t)
+	names := []string{"coupon", "welcome", "loyalty", "farewell"}
+	errs := make([]error, len(names))
+	var all sync.WaitGroup
+	for i, name := range names {
+		all.Go(func() { errs[i] = create(io.Discard, root, name, "PaymentSucceeded") })
+	}
+	all.Wait()
+	compose, err := os.ReadFile(filepath.Join(root, "deploy/compose/compose.yaml"))
+	require.NoError(t, err)
+	work, err := os.ReadFile(filepath.Join(root, "go.work"))
+	require.NoError(t, err)
+	ports, made := map[int]bool{}, 0
+	services, err := readServices(root)
+	require.NoError(t, err)
+	for i, name := range names {
+		at := slices.IndexFunc(services, func(s service) bool { return s.Name == name })
+		require.Equal(t, errs[i] == nil, at >= 0, "%s: %v", name, errs[i])
+		require.Equal(t, errs[i] == nil, strings.Contains(string(compose), "\n  "+name+":"), name)
+		require.Equal(t, errs[i] == nil, strings.Contains(string(work), "./services/"+name+"\n"), name)
+		if errs[i] != nil {
+			require.ErrorContains(t, errs[i], "another run is under way")
+			continue
+		}
+		made++
+		require.False(t, ports[services[at].Processes[0].HTTP], name)
+		ports[services[at].Processes[0].HTTP] = true
+	}
+	require.NotZero(t, made)
+	require.NoDirExists(t, filepath.Join(root, claim))
 }
 
 func TestMakeTakesTheNameAsItStands(t *testing.T) {
