@@ -16,7 +16,7 @@ import (
 // Why an operator's decision about a dead letter cannot be carried out.
 var (
 	ErrNoLetter      = errors.New("there is no such dead letter")
-	ErrClosed        = errors.New("the dead letter is closed already")
+	ErrClosed        = errors.New("the dead letter is closed already; show it to see by whom and why")
 	ErrNotReleasable = errors.New("a conflict is never applied; it can only be discarded")
 	ErrUnreadable    = errors.New("this build cannot read the message either")
 	ErrAltered       = errors.New("the letter does not hold the bytes that were received: somebody has changed the table; discard it, and let the event come from payment")

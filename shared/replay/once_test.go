@@ -173,7 +173,7 @@ func TestEffectOutsideIsNotRehearsedAndThePreflightSaysWhatToExpect(t *testing.T
 	require.Equal(t, map[string]int64{"applied": 2, "decided": 1}, w.reaches(c, job.JobID, replay.Done).Results)
 }
 
-func TestEndedReplaysAreDeletedInTimeAndTheirAuditStays(t *testing.T) {
+func TestEndedReplaysAndClosedLettersAreDeletedInTimeAndTheirAuditStays(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c, task := w.start()
@@ -194,10 +194,18 @@ func TestEndedReplaysAreDeletedInTimeAndTheirAuditStays(t *testing.T) {
 	w.exec("UPDATE t_replay_job SET state = 'PAUSED', cause = 'c', stage = 'ONE', started_by = 'ann', started_at = now() WHERE job_id = ?", jobs["paused"].JobID)
 	w.exec(`UPDATE t_replay_job SET created_at = now() - interval '91 days', started_at = started_at - interval '91 days',
 		ended_at = ended_at - interval '91 days' WHERE job_id <> ?`, jobs["young"].JobID)
+	w.exec("UPDATE t_dead_letter SET closed_at = now() - interval '91 days' WHERE aggregate_id = 'o-0'")
+	w.exec(`UPDATE t_dead_letter SET first_seen_at = now() - interval '91 days', state = 'OPEN', closed_by = NULL, closed_reason = NULL, closed_at = NULL
+		WHERE aggregate_id = 'o-1'`)
 	audited := w.count("t_audit")
 
-	w.change = func(cfg *consumer.Config) { require.Equal(t, 90*24*time.Hour, cfg.ReplayRetention, "the default") }
+	w.change = func(cfg *consumer.Config) {
+		require.Equal(t, 90*24*time.Hour, cfg.ReplayRetention, "the default")
+		require.Equal(t, 90*24*time.Hour, cfg.LetterRetention, "the default")
+	}
 	c, _ = w.start()
+	w.until(0, "t_dead_letter WHERE aggregate_id = 'o-0'")
+	require.EqualValues(t, 2, w.count("t_dead_letter"), "the open one stays, however old")
 	w.until(2, "t_replay_job")
 	require.Equal(t, replay.Paused, w.get(c, jobs["paused"].JobID).State, "it is somebody's work")
 	require.Equal(t, replay.Done, w.get(c, jobs["young"].JobID).State)

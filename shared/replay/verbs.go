@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"gorm.io/gorm"
 
@@ -50,7 +51,7 @@ func (r *Replays) Do(ctx context.Context, by audit.By, id, verb string, sure Con
 			return err
 		}
 		if !slices.Contains(from[verb], job.State) {
-			return fmt.Errorf("%w: it is %s, and %s needs %v", ErrState, job.State, verb, from[verb])
+			return fmt.Errorf("%w: it is %s, and %s needs %s", ErrState, job.State, verb, strings.Join(from[verb], " or "))
 		}
 		args := map[string]any{"id": id, "by": by.Actor}
 		statement := cancelJob

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strconv"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	"example.com/paycast/shared/consumertest"
 	"example.com/paycast/shared/event"
 	"example.com/paycast/shared/inbox"
+	"example.com/paycast/shared/service"
 	"example.com/paycast/shared/testkit"
 )
 
@@ -84,4 +86,40 @@ func TestLetterIsSeenReleasedAndHandledWithItsAuditRows(t *testing.T) {
 	require.Equal(t, exitOK, code, complain)
 	require.Zero(t, s.count(payloads))
 	require.Equal(t, 1, s.count("t_audit where verb = 'erase' and reason = 'her request of today'"))
+}
+
+func TestConflictShowsItsSecondBodyAndWhereTheFirstOneStands(t *testing.T) {
+	t.Parallel()
+	s := newStack(t, inbox.Migrations)
+	s.settings = service.Env{"DEAD_LETTER_OWNER": "growth"}
+	s.coupon().Store(true)
+	first := consumertest.Paid("O-1", "ann")
+	second := consumertest.Record(first)
+	second.Value = []byte(`{"order_no":"O-1","user_id":"eve"}`)
+	testkit.Produce(t, s.broker.Brokers(), event.Topic, consumertest.Record(first), second)
+	s.eventually(1, "t_dead_letter where state = 'OPEN'")
+	var place struct {
+		LetterID          string
+		Partition, Offset int64
+	}
+	require.NoError(t, s.db.Raw(`select (select letter_id from t_dead_letter)::text as letter_id, partition, "offset" from t_message_consume`).Scan(&place).Error)
+
+	code, out, complain := s.payctl("letters", "list")
+	require.Equal(t, exitOK, code, complain)
+	require.Regexp(t, "conflict .* growth +OPEN", out, "the owner of the configuration")
+	code, out, complain = s.payctl("letters", "show", place.LetterID)
+	require.Equal(t, exitOK, code, complain)
+	for name, value := range map[string]any{"first_hash": first.Hash(), "first_topic": event.Topic, "first_partition": place.Partition, "first_offset": place.Offset} {
+		require.Regexp(t, fmt.Sprintf(`(?m)^  %s +%v$`, name, value), out)
+	}
+	require.NotContains(t, out, "user_id")
+	code, out, complain = s.payctl("letters", "show", place.LetterID, "--contents", "--reason", "which of them is true?")
+	require.Equal(t, exitOK, code, complain)
+	require.Contains(t, out, string(second.Value))
+	code, _, complain = s.payctl("letters", "release", place.LetterID, "--reason", "r", "--yes")
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, complain, "a conflict is never applied; it can only be discarded")
+	code, _, complain = s.payctl("letters", "discard", place.LetterID, "--reason", "forged", "--yes")
+	require.Equal(t, exitOK, code, complain)
+	require.Equal(t, 1, s.count("t_message_consume where status = 'SUCCESS' and request_hash = ?", first.Hash()))
 }

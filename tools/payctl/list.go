@@ -83,7 +83,7 @@ func (c logList) Run(a *app) error {
 
 type lettersList struct {
 	filter
-	State string `help:"OPEN, RELEASED, DISCARDED, or ALL." default:"OPEN" placeholder:"STATE"`
+	State string `help:"OPEN, RELEASED, DISCARDED, or ALL." default:"OPEN" enum:"OPEN,RELEASED,DISCARDED,ALL" placeholder:"STATE"`
 	Order string `help:"Of this order." placeholder:"NO"`
 }
 

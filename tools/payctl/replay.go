@@ -22,16 +22,29 @@ type said struct {
 
 type replayPlan struct {
 	said
-	Service string    `help:"Of this consumer." required:"" placeholder:"NAME"`
-	Letter  []int64   `help:"These dead letters." placeholder:"ID"`
-	Class   string    `help:"Dead letters of this error class." placeholder:"CLASS"`
-	Code    string    `help:"Dead letters with this error code." placeholder:"CODE"`
-	Type    string    `help:"Events of this type." placeholder:"TYPE"`
-	From    time.Time `help:"What the group got first at this time or later (RFC 3339)." placeholder:"TIME"`
-	To      time.Time `help:"What the group got first before this time." placeholder:"TIME"`
-	Order   []string  `help:"Of these orders." placeholder:"NO"`
-	Event   []string  `help:"These events; those that the group has not seen come from payment." placeholder:"ID"`
-	Rate    int       `help:"Messages a second, after the canary." default:"50" placeholder:"N"`
+	Service string   `help:"Of this consumer." required:"" placeholder:"NAME"`
+	Letter  []int64  `help:"These dead letters." placeholder:"ID"`
+	Class   string   `help:"Dead letters of this error class." placeholder:"CLASS"`
+	Code    string   `help:"Dead letters with this error code." placeholder:"CODE"`
+	Type    string   `help:"Events of this type." placeholder:"TYPE"`
+	From    moment   `help:"What the group got first at this time or later (RFC 3339)." placeholder:"TIME"`
+	To      moment   `help:"What the group got first before this time." placeholder:"TIME"`
+	Order   []string `help:"Of these orders." placeholder:"NO"`
+	Event   []string `help:"These events; those that the group has not seen come from payment." placeholder:"ID"`
+	Rate    int      `help:"Messages a second, after the canary." default:"50" placeholder:"N"`
+}
+
+// moment is a point in time as people type it; nil when it is not given.
+type moment struct{ at *time.Time }
+
+// UnmarshalText is called by kong.
+func (m *moment) UnmarshalText(typed []byte) error {
+	at, err := time.Parse(time.RFC3339, string(typed))
+	if err != nil {
+		return fmt.Errorf("%q is not a time after RFC 3339, such as 2026-03-01T12:00:00Z", typed)
+	}
+	m.at = &at
+	return nil
 }
 
 // Run freezes a selection and shows what each message would do.
@@ -44,13 +57,7 @@ func (c replayPlan) Run(a *app) error {
 	if err != nil {
 		return usage{err}
 	}
-	s := replay.Selection{Letters: c.Letter, Class: c.Class, Code: c.Code, EventType: c.Type, OrderNos: c.Order, EventIDs: c.Event}
-	if !c.From.IsZero() {
-		s.From = &c.From
-	}
-	if !c.To.IsZero() {
-		s.To = &c.To
-	}
+	s := replay.Selection{Letters: c.Letter, Class: c.Class, Code: c.Code, EventType: c.Type, From: c.From.at, To: c.To.at, OrderNos: c.Order, EventIDs: c.Event}
 	asked := struct {
 		audit.By
 		Selection replay.Selection `json:"selection"`
@@ -192,7 +199,7 @@ func (a *app) findReplay(id string) (fleet.Process, told, error) {
 		}
 	}
 	if failed == nil {
-		failed = nothing(fmt.Sprintf("there is no replay %s in %s", id, processes(answers)))
+		failed = nothing(fmt.Sprintf("there is no replay %s in %s; payctl replay status lists them", id, processes(answers)))
 	}
 	return fleet.Process{}, told{}, failed
 }

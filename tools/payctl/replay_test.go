@@ -13,7 +13,8 @@ import (
 	"example.com/paycast/shared/testkit"
 )
 
-// TestBadBuildIsMendedAndItsLettersReplayed is the transcript of docs/replay.md.
+var replayID = regexp.MustCompile(`r-[0-9a-f]{12}`)
+
 func TestBadBuildIsMendedAndItsLettersReplayed(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, inbox.Migrations)
@@ -34,7 +35,7 @@ func TestBadBuildIsMendedAndItsLettersReplayed(t *testing.T) {
 	out := must(exitOK, append([]string{"replay", "plan", "--service", group, "--class", "bad_data", "--rate", "20"}, why...)...)
 	require.Contains(t, out, "14 messages are frozen")
 	require.Contains(t, out, "expected  new 14")
-	id := regexp.MustCompile(`r-[0-9a-f]{12}`).FindString(out)
+	id := replayID.FindString(out)
 	require.Contains(t, must(exitFailed, append([]string{"replay", "rehearse", id}, why...)...), "bad_data 14")
 	require.Contains(t, must(exitOK, append([]string{"replay", "run", id}, why...)...), nothingChanged)
 	require.Contains(t, must(exitFailed, append([]string{"replay", "run", id, "--yes"}, why...)...), "a dead letter again")
@@ -50,7 +51,7 @@ func TestBadBuildIsMendedAndItsLettersReplayed(t *testing.T) {
 
 	// The one that the first run has used up is an open letter again, and a plan of its own.
 	out = must(exitOK, append([]string{"replay", "plan", "--service", group, "--type", event.PaymentSucceeded, "--class", "bad_data"}, why...)...)
-	last := regexp.MustCompile(`r-[0-9a-f]{12}`).FindString(out)
+	last := replayID.FindString(out)
 	must(exitOK, append([]string{"replay", "run", last, "--yes"}, why...)...)
 	require.Equal(t, 14, s.count("t_message_consume where status = 'SUCCESS'"))
 

@@ -71,7 +71,7 @@ func (a *app) find(k kind, id, service string) (*found, error) {
 	case failed != nil: // the thing of a process that cannot be asked may be meant
 		return nil, failed
 	case one == nil:
-		return nil, nothing(fmt.Sprintf("there is no %s %s in %s", k.noun, id, processes(answers)))
+		return nil, nothing(fmt.Sprintf("there is no %s %s in %s; its list shows what there is", k.noun, id, processes(answers)))
 	}
 	one.fields, err = fields(one.Thing)
 	return one, err

@@ -32,6 +32,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 const (
 	token = "payctl-test-ops-token"
 	group = "coupon"
+	soon  = 3 * time.Minute // more than a slow machine needs
 )
 
 // stack is a small system of services that payctl has never heard of: the mechanisms are the real ones.
@@ -41,6 +42,9 @@ type stack struct {
 	broker *testkit.Broker
 	db     *gorm.DB // of the test, as the owner
 	role   string   // URL of a role that may read and write rows
+
+	settings service.Env // of coupon, beside the short ones
+	people   bool        // coupon makes people receive something
 }
 
 func newStack(t *testing.T, sets ...postgres.Set) *stack {
@@ -78,7 +82,7 @@ func (s *stack) count(sql string, args ...any) (n int) {
 
 func (s *stack) eventually(n int, sql string) {
 	s.t.Helper()
-	testkit.Eventually(s.t, 30*time.Second, func() error {
+	testkit.Eventually(s.t, soon, func() error {
 		if got := s.count(sql); got != n {
 			return fmt.Errorf("%d of %s, want %d", got, sql, n)
 		}
@@ -106,7 +110,7 @@ func (s *stack) start(name string, parts func(p *service.Process, db *gorm.DB) e
 		return p.Wait()
 	})
 	s.env[strings.ToUpper(name)+"_OPS_URL"] = "http://" + addr
-	testkit.Eventually(s.t, 30*time.Second, func() error {
+	testkit.Eventually(s.t, soon, func() error {
 		if code, _, complain := s.payctl("doctor"); strings.Contains(complain, name+" cannot be asked") || strings.Contains(complain, "ready, "+name) {
 			return fmt.Errorf("exit code %d: %s", code, complain)
 		}
@@ -151,13 +155,14 @@ func (s *stack) coupon() (mended *atomic.Bool) {
 	s.start(group, func(p *service.Process, db *gorm.DB) error {
 		var cfg consumer.Settings
 		short := service.Env{
-			"KAFKA_BROKERS": s.broker.Brokers(), "KAFKA_SESSION_TIMEOUT": "2s", "CONSUMER_HANDLER_TIMEOUT": "2s", "CONSUMER_LEASE": "10s",
+			"KAFKA_BROKERS": s.broker.Brokers(), "CONSUMER_HANDLER_TIMEOUT": "15s", "CONSUMER_LEASE": "5m", // out of a slow machine's reach
 			"CONSUMER_BACKOFF": "20ms", "CONSUMER_RETRY_POLL": "50ms", "CONSUMER_FAILURES_IN_A_ROW": "100",
 		}
+		maps.Copy(short, s.settings)
 		if err := short.Parse(&cfg); err != nil {
 			return err
 		}
-		return consumer.Run(p, consumer.Config{Settings: cfg, Group: group, DB: db}, consumer.InTransaction(func(context.Context, *gorm.DB, event.Event) error {
+		return consumer.Run(p, consumer.Config{Settings: cfg, Group: group, DB: db, ReachesPeople: s.people}, consumer.InTransaction(func(context.Context, *gorm.DB, event.Event) error {
 			if !mended.Load() {
 				return consumer.BadData(errors.New("this build cannot"))
 			}
@@ -183,7 +188,7 @@ func (s *stack) append(order string, large bool) string {
 func (s *stack) payctl(args ...string) (code int, out, complain string) {
 	s.t.Helper()
 	var o, c bytes.Buffer
-	code = run(s.t.Context(), args, maps.Clone(s.env), &o, &c)
+	code = run(s.t.Context(), append([]string{"--timeout=2m"}, args...), maps.Clone(s.env), &o, &c)
 	return code, o.String(), c.String()
 }
 

@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -58,7 +57,7 @@ func TestStatusShowsEveryProcessAndWhyOneIsNotReady(t *testing.T) {
 	s.shop()
 	s.append("O-1", true)
 	s.relay()
-	testkit.Eventually(t, 30*time.Second, func() error {
+	testkit.Eventually(t, soon, func() error {
 		var rows []row
 		s.json(exitOK, &rows, "status")
 		for _, r := range rows {

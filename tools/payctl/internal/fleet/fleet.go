@@ -166,6 +166,8 @@ func (f Fleet) Explain(p Process, err error) error {
 	switch {
 	case !errors.As(err, &refused):
 		return fmt.Errorf("%s cannot be asked: %w; is it running (bin/paycast-local ps), and is %s of that system?", p.Name, err, f.Source)
+	case ops.NoOperation(err):
+		return fmt.Errorf("%s has no such operation: choose another process of those that payctl status shows, or its build is older than this payctl", p.Name)
 	case refused.Status == http.StatusUnauthorized:
 		return fmt.Errorf("%s refuses the token: OPS_TOKEN in %s is missing or another system's", p.Name, f.Source)
 	}
