@@ -43,6 +43,7 @@ func NewKafka(cfg KafkaConfig, more ...kfake.Opt) (*kfake.Cluster, error) {
 	cluster, err := kfake.NewCluster(append([]kfake.Opt{
 		kfake.Ports(port),
 		kfake.DataDir(cfg.Dir),
+		kfake.BrokerConfigs(map[string]string{"auto.create.topics.enable": "false"}), // which is so, and should be told
 		kfake.WithLogger(kfake.BasicLogger(os.Stderr, kfake.LogLevelWarn)),
 		// Members ask for a session time-out that fits their test or demo; the usual minimum of 6 s is for clusters.
 		kfake.GroupMinSessionTimeout(100 * time.Millisecond),

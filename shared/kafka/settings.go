@@ -18,6 +18,7 @@ func (p *Publisher) Settings(_ context.Context, to *settings.Report) error {
 	acks := map[sarama.RequiredAcks]string{sarama.WaitForAll: "all", sarama.WaitForLocal: "leader", sarama.NoResponse: "none"}
 	to.Producers = append(to.Producers, settings.Producer{
 		Acks: acks[c.Producer.RequiredAcks], Idempotent: c.Producer.Idempotent, OpenRequests: c.Net.MaxOpenRequests,
+		MakesTopics: c.Metadata.AllowAutoTopicCreation,
 	})
 	return nil
 }
@@ -31,6 +32,8 @@ func GroupSettings(group string, session time.Duration, topics ...string) settin
 		Initial: initial[c.Consumer.Offsets.Initial], Reset: c.Consumer.Group.ResetInvalidOffsets,
 		Session: settings.Duration(c.Consumer.Group.Session.Timeout),
 		Rejoin:  settings.Duration(c.Consumer.Group.Rebalance.Timeout),
+
+		MakesTopics: c.Metadata.AllowAutoTopicCreation,
 	}
 }
 
@@ -40,6 +43,57 @@ type TopicSettings struct {
 	Partitions int
 	Cleanup    string        // cleanup.policy: delete, compact or both
 	Retention  time.Duration // negative: for ever
+}
+
+// autoCreate is the brokers' setting that lets a topic come into being when somebody uses it.
+const autoCreate = "auto.create.topics.enable"
+
+// MakesTopics asks each broker, by its id, whether it makes a topic when somebody uses it: true or false in the broker's
+// own words, and empty where it does not tell.
+func MakesTopics(ctx context.Context, brokers string) (map[int32]string, error) {
+	type answer struct {
+		told map[int32]string
+		err  error
+	}
+	got := make(chan answer, 1)
+	go func() { // as below
+		told, err := askBrokers(brokers)
+		got <- answer{told, err}
+	}()
+	select {
+	case a := <-got:
+		return a.told, a.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("asking kafka's brokers: %w", ctx.Err())
+	}
+}
+
+func askBrokers(brokers string) (map[int32]string, error) {
+	admin, err := sarama.NewClusterAdmin(BrokerList(brokers), baseConfig("topics"))
+	if err != nil {
+		return nil, fmt.Errorf("connecting to kafka to ask its brokers: %w", err)
+	}
+	defer func() { _ = admin.Close() }()
+	all, _, err := admin.DescribeCluster()
+	if err != nil {
+		return nil, fmt.Errorf("asking kafka for its brokers: %w", err)
+	}
+	told := map[int32]string{}
+	for _, b := range all {
+		entries, err := admin.DescribeConfig(sarama.ConfigResource{
+			Type: sarama.BrokerResource, Name: strconv.Itoa(int(b.ID())), ConfigNames: []string{autoCreate},
+		})
+		if err != nil {
+			return nil, fmt.Errorf("asking kafka's broker %d: %w", b.ID(), err)
+		}
+		told[b.ID()] = ""
+		for _, e := range entries {
+			if e.Name == autoCreate {
+				told[b.ID()] = e.Value
+			}
+		}
+	}
+	return told, nil
 }
 
 // DescribeTopics asks the brokers how the topics are set. A topic that is missing is left out.

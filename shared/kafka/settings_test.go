@@ -26,6 +26,18 @@ func TestTopicsAreDescribedAsTheBrokerHasThem(t *testing.T) {
 	require.NotContains(t, byName, "missing")
 }
 
+func TestBrokersTellWhetherTheyMakeTopics(t *testing.T) {
+	t.Parallel()
+	told, err := MakesTopics(t.Context(), testkit.Kafka(t).Brokers())
+	require.NoError(t, err)
+	require.Len(t, told, 1)
+	for _, one := range told {
+		require.Equal(t, "false", one)
+	}
+	_, err = MakesTopics(t.Context(), "127.0.0.1:1")
+	require.Error(t, err)
+}
+
 func TestClientsReportWhatTheGuaranteesNeed(t *testing.T) {
 	t.Parallel()
 	p, err := NewPublisher(PublisherConfig{Brokers: "127.0.0.1:1"})
@@ -36,5 +48,6 @@ func TestClientsReportWhatTheGuaranteesNeed(t *testing.T) {
 	g := GroupSettings("g", 3*time.Second, event.Topic)
 	require.Equal(t, "oldest", g.Initial)
 	require.False(t, g.Reset)
+	require.False(t, g.MakesTopics)
 	require.Equal(t, settings.Duration(3*time.Second), g.Session)
 }

@@ -49,6 +49,7 @@ type Producer struct {
 	Acks         string `json:"acks"` // all, leader or none
 	Idempotent   bool   `json:"idempotent"`
 	OpenRequests int    `json:"open_requests"`
+	MakesTopics  bool   `json:"makes_topics"` // by using them
 }
 
 // Group is a member of a consumer group.
@@ -60,6 +61,8 @@ type Group struct {
 	Session  Duration `json:"session_timeout"`
 	Rejoin   Duration `json:"rebalance_timeout"` // a member that is not back by then is thrown out
 	Deadline Duration `json:"handler_deadline"`
+
+	MakesTopics bool `json:"makes_topics"` // by using them
 }
 
 // Window is for how long something is kept that makes a late copy harmless or a replay possible.
@@ -70,8 +73,10 @@ type Window struct {
 
 // Database is how the process sees its database.
 type Database struct {
+	Name      string   `json:"name"`
 	Role      string   `json:"role"`
 	Excess    []string `json:"excess_rights"` // what the role may do and a running service need not
+	Reaches   []string `json:"reaches"`       // other databases of the server to which the role may connect
 	Ahead     Duration `json:"clock_ahead"`   // of the database's clock before the process's
 	RoundTrip Duration `json:"round_trip"`    // Ahead is right to half of it
 }

@@ -27,11 +27,13 @@ func (c doctorCommand) Run(a *app) error {
 	}
 	wg.Wait()
 	if a.fleet.Brokers == "" {
-		f.TopicsErr = fmt.Errorf("KAFKA_BROKERS is not in %s", a.fleet.Source)
+		f.KafkaErr = fmt.Errorf("KAFKA_BROKERS is not in %s", a.fleet.Source)
 	} else if used := doctor.Topics(f.Processes); len(used) > 0 {
 		ctx, cancel := context.WithTimeout(a, 15*time.Second)
 		defer cancel()
-		f.Topics, f.TopicsErr = kafka.DescribeTopics(ctx, a.fleet.Brokers, used...)
+		if f.Topics, f.KafkaErr = kafka.DescribeTopics(ctx, a.fleet.Brokers, used...); f.KafkaErr == nil {
+			f.Brokers, f.KafkaErr = kafka.MakesTopics(ctx, a.fleet.Brokers)
+		}
 	}
 	findings := doctor.Check(f)
 	shown := map[string][]row{}

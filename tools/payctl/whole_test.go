@@ -26,6 +26,8 @@ func TestDoctorPassesASoundSystemAndNamesWhatIsChanged(t *testing.T) {
 	require.Equal(t, exitOK, code, complain)
 	require.Contains(t, out, "lease 15s > deadline 5s + margin 2s = 7s")
 	require.Contains(t, out, "partitions 12 = 12")
+	require.Contains(t, out, "auto.create.topics.enable false = false")
+	require.Contains(t, out, "and to no other service's database")
 
 	code, _, complain = s.payctl("doctor", "--horizon", "9000h")
 	require.Equal(t, exitNothing, code)

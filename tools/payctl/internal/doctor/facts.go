@@ -21,9 +21,10 @@ import (
 type Facts struct {
 	Processes []Process
 	Topics    []kafka.TopicSettings
-	TopicsErr error         // why they could not be asked for
-	Horizon   time.Duration // how far back a replay from Kafka may reach
-	Tolerance time.Duration // how far clocks may be apart
+	Brokers   map[int32]string // whether each makes topics that somebody uses; see kafka.MakesTopics
+	KafkaErr  error            // why Kafka could not be asked for either
+	Horizon   time.Duration    // how far back a replay from Kafka may reach
+	Tolerance time.Duration    // how far clocks may be apart
 }
 
 // Process is one process as it answered.

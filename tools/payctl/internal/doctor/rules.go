@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +15,7 @@ import (
 // Check applies every rule to every thing that it is about.
 func Check(f Facts) []Finding {
 	var all []Finding
-	for _, p := range f.Processes {
+	for i, p := range f.Processes {
 		all = append(all, answers(p))
 		if p.Err != nil {
 			continue
@@ -23,17 +24,18 @@ func Check(f Facts) []Finding {
 			all = append(all, lease(p, l))
 		}
 		for _, producer := range p.Report.Producers {
-			all = append(all, producing(p, producer))
+			all = append(all, producing(p, producer), clientMakes(p, producer.MakesTopics))
 		}
 		for _, g := range p.Report.Groups {
-			all = append(all, offsets(p, g), handler(p, g))
+			all = append(all, offsets(p, g), handler(p, g), clientMakes(p, g.MakesTopics))
 		}
 		for _, d := range p.Report.Databases {
-			all = append(all, rights(p, d), databaseClock(p, d, f.Tolerance))
+			all = append(all, rights(p, d), apartFrom(f.Processes, i, d), databaseClock(p, d, f.Tolerance))
 		}
 		all = append(all, clock(p, f.Tolerance))
 	}
 	all = append(all, topics(f)...)
+	all = append(all, brokersMake(f)...)
 	return append(all, windows(f)...)
 }
 
@@ -97,6 +99,27 @@ func rights(p Process, d settings.Database) Finding {
 	return found
 }
 
+// apartFrom looks for databases of other processes in what a role reaches. What else its server has is nobody's.
+func apartFrom(all []Process, i int, d settings.Database) Finding {
+	var reached []string
+	for _, other := range all {
+		for _, theirs := range other.Report.Databases {
+			if theirs.Name != d.Name && slices.Contains(d.Reaches, theirs.Name) {
+				reached = append(reached, theirs.Name+" of "+other.Name)
+			}
+		}
+	}
+	found := Finding{
+		Rule: "databases", Of: all[i].Name + ", role " + d.Role, OK: len(reached) == 0,
+		Arithmetic: fmt.Sprintf("connects to %s and to no other service's database", d.Name),
+		Otherwise:  "a fault or an intruder in one service reads what another one keeps; revoke connect on the database from public, and grant it to its own role",
+	}
+	if !found.OK {
+		found.Arithmetic = fmt.Sprintf("connects to %s, and may to %s", d.Name, strings.Join(reached, ", "))
+	}
+	return found
+}
+
 func databaseClock(p Process, d settings.Database, tolerance time.Duration) Finding {
 	return apart(p.Name+" and its database", time.Duration(d.Ahead), time.Duration(d.RoundTrip), tolerance)
 }
@@ -118,10 +141,10 @@ func apart(what string, ahead, roundTrip, tolerance time.Duration) Finding {
 // topics checks each topic that some group reads.
 func topics(f Facts) []Finding {
 	used := Topics(f.Processes)
-	if f.TopicsErr != nil {
+	if f.KafkaErr != nil {
 		return []Finding{{
-			Rule: "topics", Of: strings.Join(used, ", "), Arithmetic: f.TopicsErr.Error(),
-			Otherwise: "nothing is known of partitions, cleanup and retention; name the brokers in KAFKA_BROKERS",
+			Rule: "topics", Of: strings.Join(used, ", "), Arithmetic: f.KafkaErr.Error(),
+			Otherwise: "nothing is known of partitions, cleanup, retention and of who makes topics; name the brokers in KAFKA_BROKERS",
 		}}
 	}
 	var all []Finding
@@ -147,6 +170,30 @@ func topics(f Facts) []Finding {
 			Rule: "retention", Of: name, OK: t.Retention < 0 || t.Retention >= f.Horizon,
 			Arithmetic: fmt.Sprintf("retention.ms %s >= replay horizon %v", kept(t.Retention, -1), f.Horizon),
 			Otherwise:  "a replay finds less than it was promised; raise retention.ms",
+		})
+	}
+	return all
+}
+
+const madeByUse = "a mistyped name becomes a topic with the broker's partitions, and what is sent there is read by nobody; "
+
+func clientMakes(p Process, makes bool) Finding {
+	return Finding{
+		Rule: "making", Of: p.Name, OK: !makes, Arithmetic: fmt.Sprintf("topics are made by using them %t = false", makes),
+		Otherwise: madeByUse + "use shared/kafka only",
+	}
+}
+
+func brokersMake(f Facts) (all []Finding) {
+	for _, id := range slices.Sorted(maps.Keys(f.Brokers)) {
+		told := f.Brokers[id]
+		if told == "" {
+			told = "(not told)"
+		}
+		all = append(all, Finding{
+			Rule: "making", Of: fmt.Sprintf("broker %d", id), OK: told == "false",
+			Arithmetic: fmt.Sprintf("auto.create.topics.enable %s = false", told),
+			Otherwise:  madeByUse + "set it to false on every broker",
 		})
 	}
 	return all

@@ -18,7 +18,8 @@ const second = settings.Duration(time.Second)
 func healthy() *Facts {
 	return &Facts{
 		Horizon: kafka.Retention, Tolerance: time.Second,
-		Topics: []kafka.TopicSettings{{Topic: event.Topic, Partitions: event.Partitions, Cleanup: "delete", Retention: kafka.Retention}},
+		Brokers: map[int32]string{0: "false", 1: "false"},
+		Topics:  []kafka.TopicSettings{{Topic: event.Topic, Partitions: event.Partitions, Cleanup: "delete", Retention: kafka.Retention}},
 		Processes: []Process{{
 			Name: "p", RoundTrip: 2 * time.Millisecond,
 			Report: settings.Report{
@@ -29,8 +30,11 @@ func healthy() *Facts {
 					Group: "g", Topics: []string{event.Topic}, Initial: "oldest", Session: 10 * second, Rejoin: 20 * second, Deadline: 10 * second,
 				}},
 				Windows:   []settings.Window{{Of: "consume log"}},
-				Databases: []settings.Database{{Role: "p", RoundTrip: second / 1000}},
+				Databases: []settings.Database{{Name: "p", Role: "p", RoundTrip: second / 1000, Reaches: []string{"postgres"}}},
 			},
+		}, {
+			Name:   "other",
+			Report: settings.Report{Process: "other", Databases: []settings.Database{{Name: "o", Role: "o"}}},
 		}},
 	}
 }
@@ -43,7 +47,7 @@ func TestHealthySystemPassesEveryRule(t *testing.T) {
 		require.NotEmpty(t, found.Arithmetic, found.Rule)
 		rules[found.Rule] = true
 	}
-	require.Len(t, rules, 11, "%v", rules)
+	require.Len(t, rules, 13, "%v", rules)
 }
 
 // TestEachRuleIsBrokenByItsOwnConfiguration: exactly one finding turns bad, it is the rule's, and it shows the numbers.
@@ -67,16 +71,22 @@ func TestEachRuleIsBrokenByItsOwnConfiguration(t *testing.T) {
 		"a compacted topic":                  {func(f *Facts, _ *Process) { f.Topics[0].Cleanup = "compact,delete" }, "cleanup", "compact,delete = delete"},
 		"a topic kept for a day":             {func(f *Facts, _ *Process) { f.Topics[0].Retention = 24 * time.Hour }, "retention", "24h0m0s >= replay horizon 168h0m0s"},
 		"no topic":                           {func(f *Facts, _ *Process) { f.Topics = nil }, "topics", "does not exist"},
-		"kafka cannot be asked":              {func(f *Facts, _ *Process) { f.Topics, f.TopicsErr = nil, errors.New("out of brokers") }, "topics", "out of brokers"},
+		"kafka cannot be asked":              {func(f *Facts, _ *Process) { f.Topics, f.Brokers, f.KafkaErr = nil, nil, errors.New("out of brokers") }, "topics", "out of brokers"},
 		"a log shorter than Kafka":           {func(_ *Facts, p *Process) { p.Report.Windows[0].Keeps = 24 * 3600 * second }, "window", "24h0m0s >= max"},
 		"a log shorter than a topic for ever": {func(f *Facts, p *Process) {
 			f.Topics[0].Retention, p.Report.Windows[0].Keeps = -1, 9999*3600*second
 		}, "window", "for ever"},
-		"a role that owns its tables":        {func(_ *Facts, p *Process) { p.Report.Databases[0].Excess = []string{"may change or drop tables"} }, "rights", "drop tables"},
-		"the database's clock runs ahead":    {func(_ *Facts, p *Process) { p.Report.Databases[0].Ahead = 3 * second }, "clocks", "apart by 3s"},
-		"the process's clock runs late":      {func(_ *Facts, p *Process) { p.Ahead = -5 * time.Second }, "clocks", "apart by 5s"},
-		"a process that cannot be asked":     {func(_ *Facts, p *Process) { *p = Process{Name: "p", Err: errors.New("connection refused")} }, "ready", "refused"},
-		"a replay that reaches farther back": {func(f *Facts, _ *Process) { f.Horizon = 30 * 24 * time.Hour }, "retention", "168h0m0s >= replay horizon 720h0m0s"},
+		"a role that owns its tables":          {func(_ *Facts, p *Process) { p.Report.Databases[0].Excess = []string{"may change or drop tables"} }, "rights", "drop tables"},
+		"a role that reads another's database": {func(_ *Facts, p *Process) { p.Report.Databases[0].Reaches = []string{"o", "postgres"} }, "databases", "connects to p, and may to o of other"},
+		"a role that can change the audit":     {func(_ *Facts, p *Process) { p.Report.Databases[0].Excess = []string{"may change what t_audit says"} }, "rights", "t_audit"},
+		"a producer that makes topics":         {func(_ *Facts, p *Process) { p.Report.Producers[0].MakesTopics = true }, "making", "true = false"},
+		"a member that makes topics":           {func(_ *Facts, p *Process) { p.Report.Groups[0].MakesTopics = true }, "making", "true = false"},
+		"a broker that makes topics":           {func(f *Facts, _ *Process) { f.Brokers[1] = "true" }, "making", "auto.create.topics.enable true = false"},
+		"a broker that does not tell":          {func(f *Facts, _ *Process) { f.Brokers[1] = "" }, "making", "(not told) = false"},
+		"the database's clock runs ahead":      {func(_ *Facts, p *Process) { p.Report.Databases[0].Ahead = 3 * second }, "clocks", "apart by 3s"},
+		"the process's clock runs late":        {func(_ *Facts, p *Process) { p.Ahead = -5 * time.Second }, "clocks", "apart by 5s"},
+		"a process that cannot be asked":       {func(_ *Facts, p *Process) { *p = Process{Name: "p", Err: errors.New("connection refused")} }, "ready", "refused"},
+		"a replay that reaches farther back":   {func(f *Facts, _ *Process) { f.Horizon = 30 * 24 * time.Hour }, "retention", "168h0m0s >= replay horizon 720h0m0s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
