@@ -16,24 +16,16 @@ import (
 
 // follow shows the progress until the replay stops; leaving it stops nothing.
 func (a *app) follow(p fleet.Process, id string) error {
-	redraw := terminal(a.out)
-	for last := ""; ; {
+	m := meter{out: a.out, redraw: terminal(a.out)}
+	for {
 		var t told
 		if err := p.GetJSON(a, replaysPath+"/"+url.PathEscape(id), nil, &t); err != nil {
 			return a.fleet.Explain(p, err)
 		}
-		running := t.Replay.State == replay.Running
-		if now := bar(t.Replay); now != last && !a.json {
-			last = now
-			if redraw {
-				now = "\r\x1b[K" + now
-			}
-			fmt.Fprint(a.out, now)
-			if !redraw || !running {
-				fmt.Fprintln(a.out)
-			}
+		if !a.json {
+			m.tell(t.Replay)
 		}
-		if !running {
+		if t.Replay.State != replay.Running {
 			if t.Replay.State == replay.Paused {
 				return fmt.Errorf("replay %s is paused: %s", id, text(*t.Replay.Cause))
 			}
@@ -44,6 +36,29 @@ func (a *app) follow(p fleet.Process, id string) error {
 			return fmt.Errorf("no longer watching; replay %s goes on: payctl replay status %s", id, id)
 		case <-time.After(250 * time.Millisecond):
 		}
+	}
+}
+
+// meter tells how far a replay has come: on a terminal in one line that is drawn again, elsewhere, as in a file or a
+// pipe, in a line for each change.
+type meter struct {
+	out    io.Writer
+	redraw bool
+	last   string
+}
+
+func (m *meter) tell(j replay.Job) {
+	now := bar(j)
+	if now == m.last {
+		return
+	}
+	m.last = now
+	if m.redraw {
+		now = "\r\x1b[K" + now
+	}
+	fmt.Fprint(m.out, now)
+	if !m.redraw || j.State != replay.Running {
+		fmt.Fprintln(m.out)
 	}
 }
 
