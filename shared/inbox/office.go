@@ -19,7 +19,7 @@ var (
 	ErrClosed        = errors.New("the dead letter is closed already; show it to see by whom and why")
 	ErrNotReleasable = errors.New("a conflict is never applied; it can only be discarded")
 	ErrUnreadable    = errors.New("this build cannot read the message either")
-	ErrAltered       = errors.New("the letter does not hold the bytes that were received: somebody has changed the table; discard it, and let the event come from payment")
+	ErrAltered       = errors.New("the letter does not hold the bytes that were received: somebody has changed the table; put the row back from a backup")
 	ErrUnderWay      = errors.New("the event is finished or under way; there is nothing to release")
 	ErrNotHolding    = errors.New("the message holds nobody")
 )
