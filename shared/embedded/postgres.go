@@ -16,6 +16,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+// How long a server may take to start and to stop; both take a second on a machine that has the time.
+const (
+	startLimit = 5 * time.Minute
+	stopLimit  = 2 * time.Minute
+)
+
 // Superuser is the role that owns a new server.
 const Superuser = "postgres"
 
@@ -153,7 +159,7 @@ func StartPostgres(ctx context.Context, cfg PostgresConfig) (*Postgres, error) {
 		_ = p.Cmd.Wait() // how it ended stands in its log
 		close(p.exited)
 	}()
-	readyCtx, cancel := context.WithTimeout(ctx, time.Minute)
+	readyCtx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	go func() {
 		select {
@@ -207,8 +213,8 @@ func (p *Postgres) Stop() error {
 	select {
 	case <-p.exited:
 		return p.closeLog()
-	case <-time.After(30 * time.Second):
-		return errors.Join(errors.New("stopping PostgreSQL: it did not end within 30 s and was killed"), p.Kill())
+	case <-time.After(stopLimit):
+		return errors.Join(fmt.Errorf("stopping PostgreSQL: it did not end within %v and was killed", stopLimit), p.Kill())
 	}
 }
 

@@ -30,7 +30,7 @@ var scratch = sync.OnceValues(func() (string, error) {
 // after a test binary that panics, runs into its time limit or is killed. It tries again while a dying server still
 // writes there.
 func removeAfterUs(dir string) error {
-	const script = `read -r _; n=0; while [ $n -lt 50 ]; do rm -rf "$1"; [ -e "$1" ] || exit 0; sleep 0.1; n=$((n+1)); done`
+	const script = `read -r _; n=0; while [ $n -lt 600 ]; do rm -rf "$1"; [ -e "$1" ] || exit 0; sleep 0.1; n=$((n+1)); done`
 	watcher := exec.CommandContext(context.Background(), "/bin/sh", "-c", script, "sh", dir)
 	watcher.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is not for the watcher
 	var err error

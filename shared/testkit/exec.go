@@ -80,7 +80,7 @@ func build(pkg string) (string, error) {
 // WaitReady waits until the process answers 200 at /readyz of its ops address, host:port.
 func (p *Process) WaitReady(opsAddr string, within time.Duration) {
 	p.t.Helper()
-	client := http.Client{Timeout: 2 * time.Second}
+	client := http.Client{Timeout: 10 * time.Second}
 	defer client.CloseIdleConnections()
 	Eventually(p.t, within, func() error {
 		select {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -103,7 +104,8 @@ func fingerprint(sets []postgres.Set) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)[:8]), nil
 }
 
-// admin runs one statement on the server, outside any test's database.
+// admin runs one statement on the server, outside any test's database. The backend of a client that has left takes a
+// moment to leave as well; a template or a database that is still in use for that reason is asked for again.
 func admin(server *embedded.Postgres, statement string) error {
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, server.URL("postgres", embedded.Superuser, ""))
@@ -111,6 +113,12 @@ func admin(server *embedded.Postgres, statement string) error {
 		return err
 	}
 	defer func() { _ = conn.Close(ctx) }()
-	_, err = conn.Exec(ctx, statement)
-	return err
+	for begun := time.Now(); ; {
+		_, err = conn.Exec(ctx, statement)
+		if postgres.Code(err) != objectInUse || time.Since(begun) > time.Minute {
+			return err
+		}
+	}
 }
+
+const objectInUse = "55006" // the server itself waits for five seconds before it says so

@@ -104,7 +104,7 @@ func TestAKilledTestBinaryLeavesNoServerAndNoFiles(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(dir)
 		return os.IsNotExist(err) && len(below(t, dir)) == 0
-	}, 20*time.Second, 50*time.Millisecond)
+	}, 2*time.Minute, 50*time.Millisecond)
 }
 
 // below returns the processes whose working directory is in dir, even if it has been removed.

@@ -18,7 +18,7 @@ import (
 
 // kafkaTimeout bounds each call below. They are another client than the one under test, so that the two do not agree on
 // the same mistake.
-const kafkaTimeout = 20 * time.Second
+const kafkaTimeout = 2 * time.Minute
 
 // ReadTopic returns all that the topic holds now, by partition and then offset.
 func ReadTopic(t testing.TB, brokers, topic string) []event.Record {
