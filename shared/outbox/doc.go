@@ -9,7 +9,7 @@
 //	PENDING ──claim──▶ SENDING ──accepted──▶ SENT
 //	   ▲                 │ ├──rejected───▶ DEAD ──release──▶ RETRY
 //	   └────not sent─────┤ └──unknown, unreachable, lease expired──▶ RETRY ──claim──▶ SENDING
-//	                     └──crashed the relay again, claimed alone──▶ DEAD
+//	                     └──crashed the relay again and again, claimed alone──▶ DEAD
 //
 // The promises:
 //

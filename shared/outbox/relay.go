@@ -47,7 +47,7 @@ type Config struct {
 
 	RetryBase time.Duration // first backoff of a row, doubled each time, full jitter; default 200 ms
 	RetryCap  time.Duration // default 30 s
-	Crashes   int           // claims that may end with their relay before a row is claimed alone; default 3
+	Crashes   int           // claims that may end with their relay before a row is claimed alone, and then before it is DEAD; default 3
 }
 
 func (c *Config) setDefaults() {

@@ -25,12 +25,14 @@ set status = 'SENT', broker_partition = a.partition, broker_offset = nullif(a.pl
 from unnest(@ids::text[], @partitions::int[], @offsets::bigint[]) as a(event_id, partition, place)
 where e.event_id = a.event_id and e.owner_token = @token and e.status = 'SENDING'`
 
-// settleRest: a row without a new status was not sent at all and goes back to where it was.
+// settleRest: a row without a new status was not sent at all and goes back to where it was. One that was sent has not
+// crashed the relay, whatever the answer.
 const settleRest = `
 update t_outbox_event e
 set status             = coalesce(a.status, case when e.last_error_code is null then 'PENDING' else 'RETRY' end),
     next_retry_at      = case when a.status = 'RETRY' then now() + ` + backoff + ` else e.next_retry_at end,
     retry_count        = e.retry_count + a.counted,
+    takeover_count     = case when a.status is null then e.takeover_count else 0 end,
     alone              = e.alone or a.alone,
     last_error_code    = coalesce(a.code, e.last_error_code),
     last_error_message = coalesce(a.message, e.last_error_message),

@@ -164,6 +164,9 @@ func (f *feeder) take(ctx context.Context, l *lane, single bool) (int, error) {
 		if f.acquire(ctx, f.c.Batches-1) {
 			taken = f.c.Batches
 		}
+		if l.alone {
+			defer time.AfterFunc(suspectLives, func() { f.clear(context.WithoutCancel(ctx), hold.Token) }).Stop()
+		}
 		b.run(ctx, rows, f.work)
 		return len(rows), nil
 	}

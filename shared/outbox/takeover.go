@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -16,7 +17,9 @@ const (
 
 // takeOver ends claims whose lease has run out, by the database's clock. The rows become due again, and the ordinary
 // claim takes them, under the ordinary rule of order. A row whose claims ended this way @crashes times is claimed alone
-// from then on, and is DEAD when that claim ends the same way: it, and nothing else, was in the relay's hands.
+// from then on: it, and nothing else, is then in the relay's hands. It is DEAD when its relay has died @crashes times
+// more. Once is no proof: a relay that somebody kills always has some row in its hands. Any answer, and any second that a
+// relay lives on with the row, clears it; see settleRest and clearSuspect.
 //
 // Expiry is tested on the locked row, so a row settled meanwhile is left as it is.
 const takeOver = `
@@ -29,8 +32,8 @@ with expired as materialized (
   for update skip locked
 )
 update t_outbox_event
-set status             = case when alone and takeover_count >= @crashes then 'DEAD' else 'RETRY' end,
-    last_error_code    = case when alone and takeover_count >= @crashes then @crashes_relay else @lease_expired end,
+set status             = case when alone and takeover_count + 1 >= 2 * @crashes then 'DEAD' else 'RETRY' end,
+    last_error_code    = case when alone and takeover_count + 1 >= 2 * @crashes then @crashes_relay else @lease_expired end,
     last_error_message = 'claimed by ' || owner_token || ', not settled by ' || lease_until,
     alone              = takeover_count + 1 >= @crashes,
     takeover_count     = takeover_count + 1,
@@ -68,4 +71,21 @@ func (r *Relay) takeOver(ctx context.Context) error {
 		return fmt.Errorf("taking over outbox rows: %w", err)
 	}
 	return nil
+}
+
+// suspectLives is how long a relay must live on with a row that is claimed alone until the row is no longer suspected of
+// ending it: what crashes a relay does so when it is touched, or while the broker's answer is read.
+const suspectLives = time.Second
+
+// clearSuspect forgets how many relays have died with a row, because this one has not.
+const clearSuspect = `
+update t_outbox_event set takeover_count = 0, updated_at = now() where owner_token = @token and status = 'SENDING'`
+
+// clear is a courtesy to the row: without it, a relay that is killed while Kafka hangs counts against it.
+func (r *Relay) clear(ctx context.Context, token string) {
+	ctx, cancel := context.WithTimeout(ctx, r.c.Margin)
+	defer cancel()
+	if _, err := r.db.Exec(ctx, clearSuspect, pgx.StrictNamedArgs{"token": token}); err != nil {
+		r.c.Log.Warn("an outbox row that crashes no relay could not be cleared of the suspicion", "error", err)
+	}
 }
