@@ -19,6 +19,7 @@
 //	Down(err)       nothing recorded: the trouble is not the message's; the partition pauses
 //	panic           an attempt, as Transient
 //
+// A message that ends the process leaves its partition after three times, and has its other attempts in the lane.
 // Shutdown is never a failure: what runs is finished, what is not finished in time is left unacked and comes again.
 //
 // The package does not own: the log and the lane's tables (shared/inbox), the subscriber's settings (shared/kafka), and

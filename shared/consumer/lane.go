@@ -16,13 +16,17 @@ import (
 func (c *consumer) lane(ctx context.Context) error {
 	work, cutOff := context.WithCancel(context.WithoutCancel(ctx))
 	defer cutOff()
+	defer context.AfterFunc(ctx, func() {
+		sleep(work, drain)
+		cutOff()
+	})()
 	var running sync.WaitGroup
 	free := make(chan struct{}, c.Workers)
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 		case free <- struct{}{}:
-			d, err := c.claim(ctx)
+			d, err := inbox.Claim(ctx, c.DB, c.Group, c.rule())
 			if d != nil {
 				running.Go(func() {
 					c.retry(ctx, work, *d)
@@ -31,28 +35,37 @@ func (c *consumer) lane(ctx context.Context) error {
 				continue
 			}
 			<-free
+			if err == nil {
+				var took bool
+				if took, err = c.takeOver(ctx, work, &running); took {
+					continue
+				}
+			}
 			if err != nil && ctx.Err() == nil {
 				c.log.Warn("claiming from the retry lane", "group", c.Group, "error", scrub(err))
 			}
 			c.idle(ctx)
 		}
 	}
-	timer := time.AfterFunc(drain, cutOff)
 	running.Wait()
-	timer.Stop()
 	return nil
 }
 
-// claim takes what is due, and otherwise what a dead process has left.
-func (c *consumer) claim(ctx context.Context) (*inbox.Delivery, error) {
-	d, err := inbox.Claim(ctx, c.DB, c.Group, c.rule())
-	if d != nil || err != nil {
-		return d, err
+// takeOver tries again what a dead process has left, one by one and alone: it may be what that process died of, and
+// would take its company in the lane with it, again and again, until all of them had run out of attempts.
+func (c *consumer) takeOver(ctx, work context.Context, running *sync.WaitGroup) (took bool, err error) {
+	expired, err := inbox.Expired(ctx, c.DB, c.Group)
+	if !expired || err != nil {
+		return false, err
 	}
-	if d, err = inbox.TakeOver(ctx, c.DB, c.Group, c.rule()); d != nil {
-		c.metrics.expired.Inc()
+	running.Wait()
+	d, err := inbox.TakeOver(ctx, c.DB, c.Group, c.rule())
+	if d == nil || err != nil {
+		return false, err
 	}
-	return d, err
+	c.metrics.expired.Inc()
+	c.retry(ctx, work, *d)
+	return true, nil
 }
 
 // idle waits until the next look, or until a message of the lane is done: that one may have woken others.
@@ -85,6 +98,7 @@ func (c *consumer) retry(stop, work context.Context, d inbox.Delivery) {
 	}
 	d.Event = e
 	if d.Failed >= c.Attempts {
+		d.Failed-- // the claim that we hold is no attempt
 		c.settle(work, d, inbox.Failure{Outcome: inbox.Dead, Trouble: inbox.Trouble{
 			Class: inbox.ClassCrash, Text: "the process ended in the last attempt"}}, errCrashed)
 		return
@@ -145,6 +159,8 @@ func (c *consumer) report(ctx context.Context, d inbox.Delivery, out inbox.Outco
 	switch {
 	case errors.As(err, &p):
 		log.ErrorContext(ctx, "the handler panicked", "stack", string(p.stack))
+	case out == inbox.Retry && f.Class == inbox.ClassCrash:
+		log.ErrorContext(ctx, "the process ends with this message in hand; it leaves its partition for the retry lane")
 	case out == inbox.Dead:
 		log.ErrorContext(ctx, "the message is a dead letter")
 	case out == inbox.Waiting:

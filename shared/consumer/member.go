@@ -59,13 +59,13 @@ func (h inTransaction) together(ctx context.Context, c *consumer, tx *gorm.DB, d
 // Member is a running consumer as seen by whoever brings it its records in another way than Run does: shared/batch.
 type Member struct{ c *consumer }
 
-// Serve is Run with records brought by consume, which runs until ctx ends. It refuses a handler whose effects cannot
-// share a transaction.
-func Serve(p *service.Process, cfg Config, h Handler, consume func(ctx context.Context, m Member) error) error {
+// Serve is Run with records brought by consume, which runs until ctx ends and has at most size of a partition in hand at
+// a time. It refuses a handler whose effects cannot share a transaction.
+func Serve(p *service.Process, cfg Config, size int, h Handler, consume func(ctx context.Context, m Member) error) error {
 	if _, ok := h.(together); !ok {
 		return errNotTogether
 	}
-	return run(p, cfg, h, func(c *consumer) func(context.Context) error {
+	return run(p, cfg, size, h, func(c *consumer) func(context.Context) error {
 		return func(ctx context.Context) error { return consume(ctx, Member{c}) }
 	})
 }
@@ -99,11 +99,24 @@ func (m Member) Together(ctx context.Context, records []event.Record) (done []bo
 			at = append(at, i)
 		}
 	}
+	done = make([]bool, len(records))
+	if len(ds) == 0 {
+		return done, nil
+	}
+	c.lines.enter(records[0])
+	if may, err := c.mayShare(ctx, ds[0]); !may || err != nil {
+		return done, err
+	}
 	fresh, outcomes, err := c.together(ctx, ds)
 	if err != nil {
+		if c.lines.watched(ds[0].Record) {
+			c.putDown(ctx, ds[0])
+		}
 		return nil, err
 	}
-	done, moved := make([]bool, len(records)), false
+	c.lines.ran(ds[0].Record)
+	c.lines.passed(records[len(records)-1])
+	moved := false
 	for i := range ds {
 		if !fresh[i] {
 			continue

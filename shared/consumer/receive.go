@@ -127,6 +127,15 @@ const maxPause = 5 * time.Second
 
 // deliver decides about one record and commits the decision. An error means that nothing is recorded.
 func (c *consumer) deliver(ctx context.Context, r event.Record) error {
+	c.lines.enter(r)
+	err := c.answer(ctx, r)
+	if err == nil {
+		c.lines.passed(r)
+	}
+	return err
+}
+
+func (c *consumer) answer(ctx context.Context, r event.Record) error {
 	e, err := event.Decode(r)
 	d := c.addressed(inbox.Delivery{Group: c.Group, Event: e, Record: r, ReplayID: replayOf(c.Group, r)})
 	if err != nil {
@@ -134,7 +143,7 @@ func (c *consumer) deliver(ctx context.Context, r event.Record) error {
 	}
 	ctx, span := c.span(ctx, e)
 	defer span.End()
-	out, err := c.decide(ctx, d)
+	out, err := c.carefully(ctx, d)
 	if err != nil {
 		span.SetStatus(codes.Error, "")
 		return err

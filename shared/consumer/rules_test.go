@@ -155,3 +155,31 @@ func TestMetricsAreWellFormedAndStartAtZero(t *testing.T) {
 		"consumer_paused_partitions": 1, "consumer_lease_expired_total": 1, "consumer_fenced_settles_total": 1,
 	}, series)
 }
+
+func TestOnlyTheFirstMessagesOfAPartitionAreWatched(t *testing.T) {
+	t.Parallel()
+	l := lines{together: 3}
+	at := func(offset int64) event.Record { return event.Record{Topic: "t", Offset: offset} }
+	l.enter(at(10))
+	require.True(t, l.watched(at(10)))
+	l.passed(at(10)) // a repetition, which ran nothing
+	l.enter(at(11))
+	require.True(t, l.watched(at(11)))
+	l.ran(at(11))
+	l.passed(at(11))
+	require.True(t, l.watched(at(13)), "it may have been in hand together with 11")
+	require.False(t, l.watched(at(14)))
+	l.passed(at(13))
+	l.enter(at(12))
+	require.False(t, l.watched(at(14)), "what comes a second time is no gap")
+
+	l.enter(at(20))
+	require.True(t, l.watched(at(25)), "behind a gap")
+	require.False(t, l.alone(at(20)))
+	l.suspect(at(20))
+	require.True(t, l.alone(at(22)))
+	require.False(t, l.alone(at(23)))
+	l.ran(at(20))
+	require.True(t, l.watched(at(22)))
+	require.False(t, l.watched(at(23)))
+}

@@ -21,6 +21,7 @@ type consumer struct {
 	metrics *metrics
 
 	breaker  breaker
+	lines    lines
 	pauses   pauses
 	movement movement
 	lag      atomic.Int64  // of all partitions, at the last look
@@ -30,10 +31,10 @@ type consumer struct {
 // Run makes the process a member of the group: it consumes, retries, watches itself, and answers under /ops/. Like the
 // other parts of a process it stops when the process is told to, after the messages that are in hand.
 func Run(p *service.Process, cfg Config, h Handler) error {
-	return run(p, cfg, h, func(c *consumer) func(context.Context) error { return c.consume })
+	return run(p, cfg, 1, h, func(c *consumer) func(context.Context) error { return c.consume })
 }
 
-func run(p *service.Process, cfg Config, h Handler, consume func(*consumer) func(context.Context) error) error {
+func run(p *service.Process, cfg Config, together int, h Handler, consume func(*consumer) func(context.Context) error) error {
 	if cfg.Group == "" || cfg.DB == nil || h == nil {
 		return errors.New("consumer: group, database and handler are needed")
 	}
@@ -45,7 +46,7 @@ func run(p *service.Process, cfg Config, h Handler, consume func(*consumer) func
 	}
 	c := &consumer{
 		Config: cfg, handler: h, log: p.Log, tracer: p.Tracer.Tracer("paycast/consumer"),
-		breaker: breaker{limit: cfg.FailuresInARow}, due: make(chan struct{}, 1),
+		breaker: breaker{limit: cfg.FailuresInARow}, lines: lines{together: int64(together)}, due: make(chan struct{}, 1),
 	}
 	c.metrics = newMetrics(p.Metrics, cfg.Group, c.pauses.count)
 	p.Ready("database", postgres.Ping(cfg.DB))

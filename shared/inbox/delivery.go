@@ -109,6 +109,15 @@ func (d Delivery) counted() int {
 	return 0
 }
 
+// uncounted is how many attempts the row does not know of yet when this one fails: a claim has counted it in advance,
+// and of what has come from a partition no row has counted anything.
+func (d Delivery) uncounted() int {
+	if d.Claimed {
+		return 0
+	}
+	return d.Failed + 1
+}
+
 // rawHeader keeps a header in JSON. The key is bytes: Kafka does not make sure that it is UTF-8, and a JSON string
 // would replace what is not.
 type rawHeader struct {

@@ -7,6 +7,7 @@
 //	                                            ▼                      ▼
 //	                                  duplicate or conflict      WAITING, held by it
 //	handler failed ─▶ Fail, in a new transaction: RETRY, WAITING, REJECTED or DEAD, with the message beside it
+//	process died   ─▶ Take, before the first handler of a partition, knows it; Fail moves the message to the lane
 //	retry lane     ─▶ Claim ─▶ Once or Fail, fenced by the claim's token
 //
 // The states of a row:

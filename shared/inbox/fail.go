@@ -56,7 +56,6 @@ func Fail(ctx context.Context, tx *gorm.DB, d Delivery, f Failure) (Outcome, err
 	}
 }
 
-// The claim has counted the attempt in advance; waiting takes that back, a failure from a partition is counted here.
 const postponeRow = `
 UPDATE t_message_consume
 SET status = @status, next_retry_at = now() + @after * interval '1 microsecond', held_by = NULL,
@@ -65,9 +64,9 @@ WHERE consumer_group = @group AND event_id = @event_id AND status = 'PROCESSING'
 
 func postpone(tx *gorm.DB, d Delivery, s Status, f Failure) error {
 	args := d.place()
-	args["status"], args["after"], args["count"] = string(s), f.After.Microseconds(), -d.counted()
-	if s == StatusRetry {
-		args["count"] = 1 - d.counted()
+	args["status"], args["after"], args["count"] = string(s), f.After.Microseconds(), d.uncounted()
+	if s == StatusWaiting {
+		args["count"] = d.uncounted() - 1 // waiting is no failure
 	}
 	if err := fenced(tx.Exec(postponeRow, args)); err != nil {
 		return fmt.Errorf("recording %s: %w", s, err)
@@ -113,7 +112,7 @@ WITH cleared AS (
     DELETE FROM t_message_retry WHERE consumer_group = @group AND event_id = @event_id)
 UPDATE t_message_consume
 SET status = 'DEAD', skipped = @skip, owner_token = NULL, lease_until = NULL,
-    retry_count = retry_count + 1 - @counted, updated_at = now()
+    retry_count = retry_count + @count, updated_at = now()
 WHERE consumer_group = @group AND event_id = @event_id AND status = 'PROCESSING' AND owner_token = @token`
 
 const wakeHeld = `
@@ -124,7 +123,7 @@ WHERE consumer_group = @group AND aggregate_id = @aggregate AND status = 'WAITIN
 // type is one that holds nobody.
 func bury(tx *gorm.DB, d Delivery, t Trouble) error {
 	args := d.place()
-	args["skip"] = d.SkipDead
+	args["skip"], args["count"] = d.SkipDead, d.uncounted()
 	if err := fenced(tx.Exec(buryRow, args)); err != nil {
 		return fmt.Errorf("recording DEAD: %w", err)
 	}

@@ -54,6 +54,17 @@ func TakeOver(ctx context.Context, db *gorm.DB, group string, rule lease.Rule) (
 	return claim(ctx, db, takeOver, group, rule)
 }
 
+const lookExpired = `
+SELECT EXISTS (SELECT FROM t_message_consume WHERE consumer_group = @group AND status = 'PROCESSING' AND lease_until < now())`
+
+// Expired looks whether there is something to take over.
+func Expired(ctx context.Context, db *gorm.DB, group string) (expired bool, err error) {
+	if err := db.WithContext(ctx).Raw(lookExpired, map[string]any{"group": group}).Scan(&expired).Error; err != nil {
+		return false, fmt.Errorf("looking for expired claims: %w", err)
+	}
+	return expired, nil
+}
+
 // claimed is a row as the two statements return it.
 type claimed struct {
 	EventID, EventType, AggregateID, ReplayID string

@@ -125,6 +125,9 @@ func (p *Process) Term(within time.Duration) error {
 	return p.Wait(within)
 }
 
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.exited }
+
 // Wait waits for the process to end by itself and returns its error: nil when it ended with exit code 0.
 func (p *Process) Wait(within time.Duration) error {
 	p.t.Helper()
