@@ -33,10 +33,10 @@ func Awaited(_ context.Context, last int64, e event.Event) error {
 // owner does not answer: then nothing is recorded and the event comes again. An owner that is behind the event
 // contradicts it; that is tried again, and ends as a dead letter for a person to look at.
 //
-// heal talks over the network, so it has no place in a transaction: behind Before it is refused.
+// heal talks over the network, so it has no place in a transaction: under InTransaction it is refused.
 func Healed(heal func(ctx context.Context, e event.Event) (version int64, err error)) Gap {
 	return func(ctx context.Context, _ int64, e event.Event) error {
-		if ctx.Value(inTransactionKey{}) != nil {
+		if ctx.Value(insideKey{}) != nil {
 			return errHealInTransaction
 		}
 		version, err := heal(ctx, e)
@@ -51,8 +51,6 @@ func Healed(heal func(ctx context.Context, e event.Event) (version int64, err er
 		return nil
 	}
 }
-
-type inTransactionKey struct{}
 
 var errHealInTransaction = errors.New("consumer: a gap cannot be healed inside a transaction")
 
@@ -132,7 +130,7 @@ func (g *Guard) Before(fn func(ctx context.Context, tx *gorm.DB, e event.Event) 
 			if err := tx.Raw(cameBefore, args).Scan(&last).Error; err != nil {
 				return fmt.Errorf("looking for earlier versions: %w", err)
 			}
-			if err := g.Admit(context.WithValue(ctx, inTransactionKey{}, true), last, e); err != nil {
+			if err := g.Admit(ctx, last, e); err != nil {
 				return err
 			}
 		}

@@ -47,7 +47,7 @@ func TestAGapIsWhatThePolicyOfItsEventTypeSays(t *testing.T) {
 		event.OrderClosed:      Healed(func(context.Context, event.Event) (int64, error) { return owner, ownerErr }),
 	})
 	lane := context.WithValue(t.Context(), deliveryKey{}, &delivered{Delivery: Delivery{Mode: FromLane}})
-	transaction := context.WithValue(t.Context(), inTransactionKey{}, true)
+	transaction := context.WithValue(t.Context(), insideKey{}, true)
 	down := Down(errors.New("no answer"))
 	for name, c := range map[string]struct {
 		ctx              context.Context

@@ -23,8 +23,13 @@ type Handler interface {
 // either both are committed or neither. It runs again, from the start and with fresh reads, after a deadlock or a
 // serialization failure, so it must do nothing outside tx, and above all talk to nobody over the network.
 func InTransaction(fn func(ctx context.Context, tx *gorm.DB, e event.Event) error) Handler {
-	return inTransaction{fn}
+	return inTransaction{func(ctx context.Context, tx *gorm.DB, e event.Event) error {
+		return fn(context.WithValue(ctx, insideKey{}, true), tx, e) // Healed looks
+	}}
 }
+
+// insideKey marks the context of a handler that runs inside a transaction.
+type insideKey struct{}
 
 type inTransaction struct {
 	fn func(ctx context.Context, tx *gorm.DB, e event.Event) error
