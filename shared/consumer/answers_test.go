@@ -151,30 +151,29 @@ func TestACommitWhoseAnswerIsLostIsSettledByLooking(t *testing.T) {
 
 func TestManyFailuresInARowPauseThePartitionInsteadOfFillingTheLane(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 1)
-	var mended atomic.Bool
-	w.run(consumer.InTransaction(func(_ context.Context, tx *gorm.DB, e event.Event) error {
-		if !mended.Load() {
-			panic("a bad build")
-		}
-		return effect(tx, e)
-	}), nil)
-	for _, order := range strings.Fields("a b c d e f g h i j") {
-		w.send(paid(order))
+	for _, partitions := range []int{1, 4} { // the limit is the process's, however many it reads
+		t.Run(fmt.Sprint(partitions, " partitions"), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, partitions)
+			var mended atomic.Bool
+			w.run(consumer.InTransaction(func(_ context.Context, tx *gorm.DB, e event.Event) error {
+				if !mended.Load() {
+					panic("a bad build")
+				}
+				return effect(tx, e)
+			}), nil)
+			for _, order := range strings.Fields("a b c d e f g h i j") {
+				w.send(paid(order))
+			}
+			w.notReady("in a row")
+			w.eventually("the limit is in the lane", func() bool { return w.rows("RETRY")+w.rows("PROCESSING") == 3 })
+			require.EqualValues(t, 3, w.count("SELECT count(*) FROM t_message_consume"), "and no more than that")
+			mended.Store(true)
+			w.eventually("all are done", func() bool { return w.rows("SUCCESS") == 10 })
+			require.Zero(t, w.count("SELECT count(*) FROM t_dead_letter"))
+			w.ready()
+		})
 	}
-	w.eventually("the process is not ready", func() bool {
-		status, body := w.ops(http.MethodGet, "/readyz", "")
-		return status == http.StatusServiceUnavailable && strings.Contains(body, "in a row")
-	})
-	w.eventually("the limit is in the lane", func() bool { return w.rows("RETRY")+w.rows("PROCESSING") == 3 })
-	require.EqualValues(t, 3, w.count("SELECT count(*) FROM t_message_consume"), "and no more than that")
-	mended.Store(true)
-	w.eventually("all are done", func() bool { return w.rows("SUCCESS") == 10 })
-	require.Zero(t, w.count("SELECT count(*) FROM t_dead_letter"))
-	w.eventually("the process is ready", func() bool {
-		status, _ := w.ops(http.MethodGet, "/readyz", "")
-		return status == http.StatusOK
-	})
 }
 
 func TestWhatAHandlerCallsDownPausesAndCountsNothing(t *testing.T) {
