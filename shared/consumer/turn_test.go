@@ -19,6 +19,7 @@ import (
 // A slow member has lost its partition, and its transaction is still open when the next owner has the message.
 func TestWaitingForAnotherMembersTransactionIsNoFailedAttempt(t *testing.T) {
 	t.Parallel()
+	const short = 2 * time.Second // so that the group soon gives up on the slow one
 	for how, ending := range map[string]error{"it commits": nil, "it rolls back": consumer.Down(errors.New("cut off"))} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
@@ -30,14 +31,16 @@ func TestWaitingForAnotherMembersTransactionIsNoFailedAttempt(t *testing.T) {
 				slow.Add(1)
 				<-gate
 				return errors.Join(effect(tx, e), ending)
-			}), func(c *consumer.Config) { c.HandlerTimeout, c.Lease = 10*time.Minute, time.Hour })
+			}), func(c *consumer.Config) { c.HandlerTimeout, c.Lease, c.Session = 10*time.Minute, time.Hour, short })
 			t.Cleanup(open)
 			w.send(paid("o-1"))
 			w.eventually("the first member has it in hand", func() bool { return slow.Load() == 1 })
 			w.run(consumer.InTransaction(func(_ context.Context, tx *gorm.DB, e event.Event) error {
 				next.Add(1)
 				return effect(tx, e)
-			}), func(c *consumer.Config) { c.HandlerTimeout, c.Lease, c.Attempts = 4*time.Second, time.Minute, 1 })
+			}), func(c *consumer.Config) {
+				c.HandlerTimeout, c.Lease, c.Attempts, c.Session = 4*time.Second, time.Minute, 1, short
+			})
 			w.notReady(event.Topic + "/0: another delivery of the same order is under way")
 			require.Zero(t, w.count("SELECT count(*) FROM t_message_consume"), "nothing is recorded")
 
