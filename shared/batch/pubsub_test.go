@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/paycast/shared/batch"
-	"example.com/paycast/shared/event"
 	"example.com/paycast/shared/kafka"
 	"example.com/paycast/shared/testkit"
 )
@@ -141,26 +140,4 @@ func producer(t testing.TB, brokers string) sarama.SyncProducer {
 	p, err := sarama.NewSyncProducer([]string{brokers}, settings())
 	require.NoError(t, err)
 	return p
-}
-
-// send puts n numbered records on one partition.
-func send(t testing.TB, brokers, topic string, partition int32, n int) {
-	t.Helper()
-	c := settings()
-	c.Producer.Partitioner = sarama.NewManualPartitioner
-	p, err := sarama.NewSyncProducer([]string{brokers}, c)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, p.Close()) }()
-	var all []*sarama.ProducerMessage
-	for range n {
-		all = append(all, &sarama.ProducerMessage{Topic: topic, Partition: partition, Value: sarama.StringEncoder("x")})
-	}
-	require.NoError(t, p.SendMessages(all))
-}
-
-func record(t testing.TB, m *message.Message) event.Record {
-	t.Helper()
-	r, err := kafka.Record(m)
-	require.NoError(t, err)
-	return r
 }
