@@ -72,7 +72,12 @@ func TestRevokedRightsPauseAndLoseNothing(t *testing.T) {
 func TestTopicRemovedAndMadeAgainCostsNoRow(t *testing.T) { // F50
 	t.Parallel()
 	s := setup(t)
-	s.run()
+	r := s.relay()
+	testkit.Run(t, "relay", r.Run)
+	paused := func() float64 {
+		require.NoError(t, r.read(t.Context()))
+		return testutil.ToFloat64(r.m.paused.WithLabelValues(event.Topic))
+	}
 	s.fill("A", 100, 10)
 	s.eventually(100, "status = 'SENT'")
 	admin, err := sarama.NewClusterAdmin(kafka.BrokerList(s.kafka.Brokers()), sarama.NewConfig())
@@ -81,8 +86,11 @@ func TestTopicRemovedAndMadeAgainCostsNoRow(t *testing.T) { // F50
 	require.NoError(t, admin.DeleteTopic(event.Topic))
 	s.fill("B", 300, 30)
 	s.eventuallyState(event.Topic, "PAUSED kafka_3")
+	require.InDelta(t, 1, paused(), 0, "the alert")
 	require.NoError(t, kafka.EnsureTopics(t.Context(), s.kafka.Brokers(), event.Topic))
 	s.eventually(400, "status = 'SENT'")
+	s.eventuallyState(event.Topic, "OPEN ")
+	require.Zero(t, paused())
 	s.requireOrdered(300)
 	require.Zero(t, s.count("status = 'DEAD'"))
 }
