@@ -1,15 +1,20 @@
 package replay_test
 
 import (
+	"context"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"gorm.io/gorm"
 
 	"example.com/paycast/shared/consumer"
 	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/inbox"
 	"example.com/paycast/shared/ops"
+	"example.com/paycast/shared/postgres"
 )
 
 var openLetters = map[string]any{"event_type": event.PaymentSucceeded}
@@ -143,27 +148,34 @@ func TestCanaryStopsAtTheFirstMessageThatIsStillBad(t *testing.T) {
 func TestRunThatIsKilledHalfWayGoesOnAndRepeatsNoEffect(t *testing.T) { // Y1
 	t.Parallel()
 	w := newWorld(t)
+	var handled atomic.Int64
+	w.handler = consumer.InTransaction(func(ctx context.Context, tx *gorm.DB, e event.Event) error {
+		if w.mended.Load() && handled.Add(1) == 6 { // it keeps the second stage open until its process is told to stop
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return w.handle(ctx, tx, e)
+	})
 	c, task := w.start()
 	w.letters("o", 30)
 	w.mended.Store(true)
-	job := w.plan(c, openLetters, 10)
+	job := w.plan(c, openLetters, 100)
 	_, err := w.do(c, job.JobID, "run", nil)
 	require.NoError(t, err)
-	w.eventually(func() error {
-		if w.count("t_effect") < 13 {
-			return http.ErrNoLocation
-		}
-		return nil
-	})
+	w.until(10, "t_effect")
 	require.NoError(t, task.Stop())
-	require.Equal(t, int64(1), w.count("t_replay_job WHERE state = 'RUNNING' AND stage = 'REST'"))
-	// What a kill between claim and commit leaves, and one whose letter somebody released meanwhile.
-	w.exec(`UPDATE t_replay_item SET state = 'CLAIMED', owner_token = 'dead', lease_until = now() - interval '1 second'
+	require.EqualValues(t, 1, w.count("t_replay_job WHERE state = 'RUNNING' AND stage = 'TEN'"))
+	// What a kill between claim and commit leaves, and a letter that somebody has released meanwhile.
+	w.exec(`UPDATE t_replay_item SET state = 'CLAIMED', owner_token = 'dead', lease_until = now()
 	        WHERE position = (SELECT min(position) FROM t_replay_item WHERE state = 'PENDING')`)
 	w.leasesRunOut()
+	require.NoError(t, postgres.Transaction(t.Context(), w.db, func(tx *gorm.DB) error {
+		var last int64
+		require.NoError(t, tx.Raw("SELECT max(letter_id) FROM t_dead_letter").Scan(&last).Error)
+		return inbox.Release(t.Context(), tx, group, last, inbox.Decision{By: "bob", Reason: "I was first"})
+	}))
 	c, _ = w.start()
-	other, _ := w.start()
-	require.NoError(t, other.PostJSON(t.Context(), "/ops/dead-letters/30/release", body(nil), nil))
+	_, _ = w.start()
 	done := w.reaches(c, job.JobID, "DONE")
 	require.EqualValues(t, 30, done.Results["applied"]+done.Results["decided"]+done.Results["already_applied"], done.Results)
 	w.until(30, "t_effect")
@@ -173,38 +185,37 @@ func TestRunThatIsKilledHalfWayGoesOnAndRepeatsNoEffect(t *testing.T) { // Y1
 func TestPauseAndCancelStopWhatHasNotBegun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	finish := make(chan struct{})
+	w.handler = consumer.InTransaction(func(ctx context.Context, tx *gorm.DB, e event.Event) error {
+		if w.mended.Load() {
+			<-finish // so the first stage lasts
+		}
+		return w.handle(ctx, tx, e)
+	})
 	c, _ := w.start()
-	w.letters("o", 20)
+	w.letters("o", 3)
 	w.mended.Store(true)
-	job := w.plan(c, openLetters, 5)
+	job, second := w.plan(c, openLetters, 5), w.plan(c, openLetters, 5)
 	_, err := w.do(c, job.JobID, "pause", nil)
 	refused(t, err, http.StatusConflict, "it is PLANNED")
 	_, err = w.do(c, job.JobID, "run", nil)
 	require.NoError(t, err)
-	second := w.plan(c, openLetters, 5)
-	w.eventually(func() error {
-		if w.count("t_effect") == 0 {
-			return http.ErrNoLocation
-		}
-		return nil
-	})
+	w.until(1, "t_replay_item WHERE state = 'BEGUN'")
 	_, err = w.do(c, second.JobID, "run", nil)
 	refused(t, err, http.StatusConflict, "another replay")
 	paused, err := w.do(c, job.JobID, "pause", nil)
 	require.NoError(t, err)
 	require.Contains(t, *paused.Cause, "paused by ann")
-	w.eventually(func() error {
-		if s := w.get(c, job.JobID).States; s["CLAIMED"]+s["BEGUN"] > 0 {
-			return http.ErrNoLocation
-		}
-		return nil
-	})
+	close(finish)
+	w.until(1, "t_replay_item WHERE state = 'SETTLED' AND result = 'applied'") // what has begun is finished
 	canceled, err := w.do(c, job.JobID, "cancel", nil)
 	require.NoError(t, err)
-	require.NotZero(t, canceled.States["PENDING"])
-	require.Equal(t, canceled.States["PENDING"], w.count("t_dead_letter WHERE state = 'OPEN'"))
+	require.EqualValues(t, 2, canceled.States["PENDING"])
+	require.EqualValues(t, 2, w.count("t_dead_letter WHERE state = 'OPEN'"))
+	require.EqualValues(t, 1, w.count("t_effect"))
 	_, err = w.do(c, job.JobID, "resume", nil)
 	refused(t, err, http.StatusConflict, "it is CANCELED")
+	require.EqualValues(t, 2, w.count("t_audit WHERE verb IN ('pause', 'cancel') AND object = ?", "replay/"+job.JobID))
 }
 
 func TestWherePeopleReceiveSomethingTheirNumberMustBeConfirmed(t *testing.T) {
@@ -212,7 +223,7 @@ func TestWherePeopleReceiveSomethingTheirNumberMustBeConfirmed(t *testing.T) {
 	w := newWorld(t)
 	w.change = func(cfg *consumer.Config) { cfg.ReachesPeople = true }
 	c, _ := w.start()
-	w.letters("o", 3)
+	events := w.letters("o", 3)
 	w.mended.Store(true)
 	job := w.plan(c, openLetters, 0)
 	require.EqualValues(t, 3, job.People)
@@ -225,6 +236,15 @@ func TestWherePeopleReceiveSomethingTheirNumberMustBeConfirmed(t *testing.T) {
 	require.NoError(t, err)
 	w.reaches(c, job.JobID, "DONE")
 	require.EqualValues(t, 3, w.count("t_effect"))
+
+	// Reapply asks as well: this one would be received a second time.
+	ask := body(map[string]any{"event_id": events[0].ID})
+	err = c.PostJSON(t.Context(), "/ops/reapply", ask, nil)
+	refused(t, err, http.StatusConflict, "1 message may reach somebody")
+	require.EqualValues(t, 3, w.count("t_message_consume WHERE status = 'SUCCESS'"))
+	ask["people"] = 1
+	require.NoError(t, c.PostJSON(t.Context(), "/ops/reapply", ask, nil))
+	w.until(4, "t_effect")
 }
 
 func TestEventsThatTheGroupHasNotSeenComeFromPaymentToThisGroupAlone(t *testing.T) {

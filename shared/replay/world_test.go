@@ -119,7 +119,7 @@ func (w *world) start() (ops.Client, *testkit.Task) {
 	task := testkit.Run(w.t, "consumer", func(ctx context.Context) error {
 		var cfg consumer.Settings
 		env := service.Env{
-			"KAFKA_BROKERS": w.broker.Brokers(), "CONSUMER_HANDLER_TIMEOUT": "1m", "CONSUMER_LEASE": "5m", // out of a slow machine's reach
+			"KAFKA_BROKERS": w.broker.Brokers(), "CONSUMER_HANDLER_TIMEOUT": "5m", "CONSUMER_LEASE": "15m", // out of a slow machine's reach
 			"CONSUMER_BACKOFF": "5ms", "CONSUMER_MAX_BACKOFF": "10ms", "CONSUMER_RETRY_POLL": "20ms", "CONSUMER_ATTEMPTS": "2",
 			"CONSUMER_FAILURES_IN_A_ROW": "1000", "PAYMENT_OPS_URL": w.source, "OPS_TOKEN": token,
 		}
