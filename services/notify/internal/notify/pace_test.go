@@ -58,11 +58,12 @@ func TestTimeThatGoesBackwardsMakesNoTokens(t *testing.T) {
 func TestClaimThatEndsBeforeTheNextTokenIsGivenBack(t *testing.T) {
 	t.Parallel()
 	b := newTestBucket(t, 0.001, 1)
-	rule := lease.Rule{Lease: 500 * time.Millisecond, Deadline: 100 * time.Millisecond, Margin: 100 * time.Millisecond}
-	first, err := b.wait(t.Context(), rule.Begin("test"))
+	long := lease.Rule{Lease: time.Hour, Deadline: time.Second, Margin: time.Second}
+	first, err := b.wait(t.Context(), long.Begin("test"))
 	require.NoError(t, err)
 	first.done()
-	_, err = b.wait(t.Context(), rule.Begin("test"))
+	short := lease.Rule{Lease: 500 * time.Millisecond, Deadline: 100 * time.Millisecond, Margin: 100 * time.Millisecond}
+	_, err = b.wait(t.Context(), short.Begin("test"))
 	require.ErrorAs(t, err, new(errNoToken))
 	first.done() // once more: it must not free somebody else's turn
 	require.Empty(t, b.turn, "the turn is free again")
@@ -94,7 +95,7 @@ func TestTokenThatWasKeptTooLongIsGivenUp(t *testing.T) {
 		_, _ = w.Write([]byte(`{"message_id": "m"}`))
 	}))
 	defer server.Close()
-	p := newProvider(server.URL, time.Second, 1, nil)
+	p := newProvider(server.URL, time.Minute, 1, nil)
 	defer p.close()
 	used := 0
 	send := func(age time.Duration) verdict {

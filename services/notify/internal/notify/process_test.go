@@ -20,7 +20,7 @@ func TestSenderKilledBetweenAcceptanceAndMarkSendsOnce(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	s.mode(sms.Mode{Mode: sms.ModeAcceptThenHang})
-	victim := s.child(service.Env{"SMS_TIMEOUT": "1900ms", "SMS_LEASE": "5s"})
+	victim := s.child(service.Env{"SMS_TIMEOUT": "2m"})
 	id := s.insert(1)[0]
 	require.Eventually(t, func() bool { return len(s.provider.Messages()) == 1 }, soon, time.Millisecond)
 	victim.Kill()
@@ -28,6 +28,7 @@ func TestSenderKilledBetweenAcceptanceAndMarkSendsOnce(t *testing.T) {
 	s.mode(sms.Mode{Mode: sms.ModeOK})
 
 	p := s.sender(nil)
+	s.leaseRunsOut()
 	require.Equal(t, row{"SENT", 2, 1, ""}, s.await(id, "SENT"))
 	require.Equal(t, float64(1), p.metric(t, "notify_lease_expired_total"))
 	require.Len(t, s.sent(), 1, "the successor asked")
@@ -39,12 +40,13 @@ func TestSenderThatWakesUpAfterItsLeaseChangesNothing(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	s.mode(sms.Mode{Mode: sms.ModeAcceptThenHang})
-	sleeper := s.child(service.Env{"SMS_TIMEOUT": "1900ms", "SMS_LEASE": "5s"})
+	sleeper := s.child(service.Env{"SMS_TIMEOUT": "10s"}) // within which it is put to sleep
 	id := s.insert(1)[0]
 	require.Eventually(t, func() bool { return len(s.provider.Messages()) == 1 }, soon, time.Millisecond)
 	sleeper.Pause()
 
 	p := s.sender(nil)
+	s.leaseRunsOut()
 	s.await(id, "SENT")
 	p.stop()
 	before := s.dump()
@@ -64,15 +66,18 @@ func TestMarkThatIsLostWithTheDatabaseIsFoundAgainByAsking(t *testing.T) {
 	require.NoError(t, err)
 	link := testkit.Proxy(t, u.Host)
 	u.Host = link.Addr()
-	s.mode(sms.Mode{Mode: sms.ModeSlow, DelayMS: 300})
-	p := s.sender(service.Env{"DATABASE_URL": u.String()})
+	letGo := s.hold()
+	p := s.child(service.Env{"DATABASE_URL": u.String(), "SMS_TIMEOUT": "2m"})
 	id := s.insert(1)[0]
 	require.Eventually(t, func() bool { return len(s.sent()) == 1 }, soon, time.Millisecond)
 	link.Cut()
-	require.Eventually(t, func() bool { return len(s.provider.Messages()) == 1 }, soon, 10*time.Millisecond)
+	letGo()
+	require.Eventually(t, func() bool { return strings.Contains(p.Stderr(), "a command could not be settled") }, soon, 10*time.Millisecond)
+	require.Len(t, s.provider.Messages(), 1)
 	require.Eventually(t, func() bool { return !p.ready() }, soon, 20*time.Millisecond, "it says that it cannot work")
 	require.Equal(t, row{Status: "SENDING", Attempts: 1}, s.row(id))
 	link.Restore()
+	s.leaseRunsOut()
 	require.Equal(t, row{"SENT", 2, 1, ""}, s.await(id, "SENT"))
 	require.Eventually(t, p.ready, soon, 20*time.Millisecond)
 	require.Len(t, s.sent(), 1)
@@ -83,7 +88,7 @@ func TestStopUnderLoadFinishesWhatIsBegunAndGivesBackTheRest(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	s.mode(sms.Mode{Mode: sms.ModeSlow, DelayMS: 300})
-	c := s.child(service.Env{"SMS_RATE": "8", "SMS_BURST": "1", "SMS_TIMEOUT": "900ms", "SMS_LEASE": "10s"})
+	c := s.child(service.Env{"SMS_RATE": "8", "SMS_BURST": "1", "SMS_TIMEOUT": "2m"})
 	ids := s.insert(40)
 	// In the middle: some are sent, some under way, and all others of the four workers wait for a token.
 	require.Eventually(t, func() bool { return len(s.sent()) >= 5 }, soon, 10*time.Millisecond)
@@ -110,9 +115,7 @@ func TestPhoneNumbersLeaveNoTrace(t *testing.T) {
 	c := s.child(nil)
 	for _, mode := range []string{sms.ModeOK, sms.ModeReject, sms.ModeError, sms.ModeAcceptThenHang, sms.ModeAcceptThenReset} {
 		s.mode(sms.Mode{Mode: mode})
-		n := len(s.sent())
-		s.insert(1)
-		require.Eventually(t, func() bool { return len(s.sent()) > n }, soon, 10*time.Millisecond)
+		s.awaitTried(s.insert(1)[0])
 	}
 	s.mode(sms.Mode{Mode: sms.ModeOK})
 	s.awaitCount("SENT", 4)
