@@ -97,21 +97,25 @@ func (c replayRehearse) Run(a *app) error {
 	if err := p.PostJSON(a, replaysPath+"/"+url.PathEscape(c.ID)+"/rehearse", who, &told); err != nil {
 		return a.fleet.Explain(p, err)
 	}
+	var failed error
+	switch {
+	case told.Refused != "":
+		failed = errors.New(told.Refused)
+	case len(told.Failures) > 0:
+		failed = errors.New("some of them would be dead letters again")
+	}
 	if a.json {
-		return printJSON(a.out, told)
+		return errors.Join(failed, printJSON(a.out, told))
 	}
 	if told.Refused != "" {
 		fmt.Fprintf(a.out, "nothing is rehearsed; the consume log makes expect of %d messages: %s\n", told.Pending, counts(told.Results))
-		return errors.New(told.Refused)
+		return failed
 	}
 	fmt.Fprintf(a.out, "rehearsed %d of %d messages, each in a transaction that was rolled back: %s\n", told.Rehearsed, told.Pending, counts(told.Results))
 	for _, f := range told.Failures {
 		fmt.Fprintf(a.out, "  %d  order %s  event %s  %s: %s\n", f.Position, text(f.OrderNo), f.EventID, f.Class, text(f.Text))
 	}
-	if len(told.Failures) > 0 {
-		return errors.New("some of them would be dead letters again")
-	}
-	return nil
+	return failed
 }
 
 type replayVerb struct {

@@ -10,6 +10,7 @@ import (
 	"example.com/paycast/shared/consumertest"
 	"example.com/paycast/shared/event"
 	"example.com/paycast/shared/inbox"
+	"example.com/paycast/shared/replay"
 	"example.com/paycast/shared/testkit"
 )
 
@@ -66,4 +67,28 @@ func TestBadBuildIsMendedAndItsLettersReplayed(t *testing.T) {
 	require.Contains(t, must(exitFailed, append([]string{"replay", "cancel", id, "--yes"}, why...)...), "it is DONE")
 	require.Contains(t, must(exitNothing, append([]string{"replay", "pause", "r-0", "--yes"}, why...)...), "no replay r-0")
 	require.Contains(t, must(exitFailed, append([]string{"reapply", "nothing", "--service", group, "--yes"}, why...)...), "has not seen the event")
+}
+
+func TestRehearsalOfAnEffectOutsideSaysWhyNotAndWhatToExpect(t *testing.T) {
+	t.Parallel()
+	s := newStack(t, inbox.Migrations)
+	s.outside = true
+	mended := s.coupon()
+	testkit.Produce(t, s.broker.Brokers(), event.Topic, consumertest.Record(consumertest.Paid("O-1", "ann")), consumertest.Record(consumertest.Paid("O-2", "ann")))
+	s.eventually(2, "t_dead_letter where state = 'OPEN'")
+	mended.Store(true)
+	code, out, complain := s.payctl("replay", "plan", "--service", group, "--class", "bad_data", "--reason", "r")
+	require.Equal(t, exitOK, code, complain)
+	id := replayID.FindString(out)
+	code, out, complain = s.payctl("replay", "rehearse", id, "--reason", "r")
+	require.Equal(t, exitFailed, code, "whoever goes on only after a rehearsal must not go on")
+	require.Contains(t, out, "nothing is rehearsed; the consume log makes expect of 2 messages: new 2")
+	require.Contains(t, complain, "outside its database and cannot be rolled back")
+	var told replay.Rehearsal
+	s.json(exitFailed, &told, "replay", "rehearse", id, "--reason", "r")
+	require.Equal(t, map[string]int{"new": 2}, told.Results)
+	require.Equal(t, 2, s.count("t_dead_letter where state = 'OPEN'"))
+	code, out, complain = s.payctl("replay", "run", id, "--yes", "--reason", "r")
+	require.Equal(t, exitOK, code, complain)
+	require.Contains(t, out, "2/2  DONE")
 }

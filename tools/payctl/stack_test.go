@@ -45,6 +45,7 @@ type stack struct {
 
 	settings service.Env // of coupon, beside the short ones
 	people   bool        // coupon makes people receive something
+	outside  bool        // coupon's effect is outside its database
 }
 
 func newStack(t *testing.T, sets ...postgres.Set) *stack {
@@ -162,14 +163,22 @@ func (s *stack) coupon() (mended *atomic.Bool) {
 		if err := short.Parse(&cfg); err != nil {
 			return err
 		}
-		return consumer.Run(p, consumer.Config{Settings: cfg, Group: group, DB: db, ReachesPeople: s.people}, consumer.InTransaction(func(context.Context, *gorm.DB, event.Event) error {
-			if !mended.Load() {
-				return consumer.BadData(errors.New("this build cannot"))
-			}
-			return nil
-		}))
+		return consumer.Run(p, consumer.Config{Settings: cfg, Group: group, DB: db, ReachesPeople: s.people}, s.handler(mended))
 	})
 	return mended
+}
+
+func (s *stack) handler(mended *atomic.Bool) consumer.Handler {
+	handle := func(context.Context, event.Event) error {
+		if !mended.Load() {
+			return consumer.BadData(errors.New("this build cannot"))
+		}
+		return nil
+	}
+	if s.outside {
+		return consumer.Outside(handle)
+	}
+	return consumer.InTransaction(func(ctx context.Context, _ *gorm.DB, e event.Event) error { return handle(ctx, e) })
 }
 
 // append commits an event of a fresh order; a large one is refused by Kafka and becomes DEAD.
