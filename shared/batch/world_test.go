@@ -38,6 +38,7 @@ type world struct {
 	url    string
 	db     *gorm.DB
 	ops    string // the operations side of the last consumer in this process
+	traces string // where consumers in this process send their spans; "" is nowhere
 }
 
 func newWorld(t testing.TB, partitions int) *world {
@@ -67,7 +68,7 @@ func (w *world) run(h consumer.Handler, change func(*batch.Config)) *testkit.Tas
 		if change != nil {
 			change(&cfg)
 		}
-		p, err := service.Start(ctx, "test", service.Base{OpsAddr: addr, LogLevel: "error"})
+		p, err := service.Start(ctx, "test", service.Base{OpsAddr: addr, LogLevel: "error", OTLPEndpoint: w.traces})
 		if err != nil {
 			return err
 		}

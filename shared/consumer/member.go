@@ -7,12 +7,15 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
 	"gorm.io/gorm"
 
 	"example.com/paycast/shared/event"
 	"example.com/paycast/shared/inbox"
 	"example.com/paycast/shared/kafka"
 	"example.com/paycast/shared/service"
+	"example.com/paycast/shared/telemetry"
 )
 
 // Batched is for an effect in the service's own database that is written for many events in one go. They come in the
@@ -33,12 +36,18 @@ type together interface {
 	together(ctx context.Context, c *consumer, tx *gorm.DB, ds []inbox.Delivery) ([]inbox.Outcome, error)
 }
 
-func (h batched) together(ctx context.Context, _ *consumer, tx *gorm.DB, ds []inbox.Delivery) ([]inbox.Outcome, error) {
+func (h batched) together(ctx context.Context, c *consumer, tx *gorm.DB, ds []inbox.Delivery) ([]inbox.Outcome, error) {
 	events, outcomes := make([]event.Event, len(ds)), make([]inbox.Outcome, len(ds))
 	for i, d := range ds {
 		events[i], outcomes[i] = d.Event, inbox.Applied
 	}
-	return outcomes, h.fn(ctx, tx, events)
+	ctx, span := c.batchSpan(ctx, events)
+	defer span.End()
+	err := h.fn(ctx, tx, events)
+	if err != nil {
+		span.SetStatus(codes.Error, "")
+	}
+	return outcomes, err
 }
 
 func (h inTransaction) together(ctx context.Context, c *consumer, tx *gorm.DB, ds []inbox.Delivery) ([]inbox.Outcome, error) {
@@ -47,13 +56,28 @@ func (h inTransaction) together(ctx context.Context, c *consumer, tx *gorm.DB, d
 		ctx, span := c.span(ctx, ds[i].Event)
 		ctx, ds[i].Result = withDelivery(ctx, ds[i])
 		var err error
-		outcomes[i], err = outcome(h.fn(ctx, tx, ds[i].Event))
+		if outcomes[i], err = outcome(h.fn(ctx, tx, ds[i].Event)); err != nil {
+			span.SetStatus(codes.Error, "")
+		}
 		span.End()
 		if err != nil {
 			return nil, err
 		}
 	}
 	return outcomes, nil
+}
+
+// batchSpan is one span for the work on many events. It belongs to as many traces, so it begins its own and has a link
+// to each of theirs.
+func (c *consumer) batchSpan(ctx context.Context, events []event.Event) (context.Context, trace.Span) {
+	var links []trace.Link
+	for _, e := range events {
+		if cause := trace.SpanContextFromContext(telemetry.WithTraceParent(ctx, e.TraceParent)); cause.IsValid() {
+			links = append(links, trace.Link{SpanContext: cause})
+		}
+	}
+	return c.tracer.Start(ctx, "consume batch", trace.WithSpanKind(trace.SpanKindConsumer), trace.WithLinks(links...),
+		trace.WithAttributes(telemetry.Group.String(c.Group), telemetry.Messages.Int(len(events))))
 }
 
 // Member is a running consumer as seen by whoever brings it its records in another way than Run does: shared/batch.

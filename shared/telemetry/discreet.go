@@ -15,7 +15,7 @@ var kept = map[attribute.Key]bool{
 	// The text of a statement is a constant of ours; its parameters are no part of it.
 	"db.system.name": true, "db.namespace": true, "db.operation.name": true, "db.query.text": true,
 	"pgx.rows_affected": true, "pgx.sql_state": true,
-	EventType: true, Destination: true, Group: true, Result: true,
+	EventType: true, Destination: true, Group: true, Result: true, Messages: true,
 }
 
 // The attributes of our own spans. Each has few values; ids are in the log lines, which carry the trace's id.
@@ -24,6 +24,7 @@ const (
 	Destination = attribute.Key("destination")
 	Group       = attribute.Key("group")
 	Result      = attribute.Key("result")
+	Messages    = attribute.Key("messaging.batch.message_count") // OpenTelemetry's name, of spans for more than one message
 )
 
 // discreet sends spans without what may hold an id, a payload or somebody's data.

@@ -24,8 +24,11 @@ func Tracer(ctx context.Context, service, endpoint string) (trace.TracerProvider
 	if err != nil {
 		return nil, nil, fmt.Errorf("OTEL_EXPORTER_OTLP_ENDPOINT: %w", err)
 	}
+	limits := sdktrace.NewSpanLimits()
+	limits.LinkCountLimit = -1 // a batch links to the trace of each of its messages, which may be more than the usual 128
 	tp := sdktrace.NewTracerProvider(
 		sdktrace.WithBatcher(discreet{exporter}),
+		sdktrace.WithRawSpanLimits(limits),
 		sdktrace.WithResource(resource.NewSchemaless(semconv.ServiceName(service))))
 	return tp, tp.Shutdown, nil
 }

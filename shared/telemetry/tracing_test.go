@@ -60,6 +60,23 @@ func TestSpansAreSentWithoutAnythingThatMayHoldAnID(t *testing.T) {
 	require.Empty(t, all[0].Texts)
 }
 
+func TestASpanPointsToTheTracesOfAllMessagesOfItsBatch(t *testing.T) {
+	t.Parallel()
+	tp, receiver, flush := tracer(t)
+	var links []trace.Link
+	for i := range 500 {
+		links = append(links, trace.Link{SpanContext: trace.NewSpanContext(trace.SpanContextConfig{
+			TraceID: trace.TraceID{15: byte(i), 14: byte(i >> 8), 0: 1}, SpanID: trace.SpanID{1},
+		})})
+	}
+	_, span := tp.Tracer("x").Start(t.Context(), "y", trace.WithLinks(links...))
+	span.End()
+	flush()
+	all := receiver.Spans()
+	require.Len(t, all, 1)
+	require.Len(t, all[0].Links, 500)
+}
+
 func TestARequestIsNamedAfterItsRouteAndContinuesTheCallersTrace(t *testing.T) {
 	t.Parallel()
 	tp, receiver, flush := tracer(t)

@@ -21,8 +21,9 @@ import (
 type Span struct {
 	Service           string // of the process
 	Name              string
-	Kind              string // server, client, producer, consumer or internal
-	Trace, ID, Parent string // hexadecimal; Parent is "" for the first of a trace
+	Kind              string   // server, client, producer, consumer or internal
+	Trace, ID, Parent string   // hexadecimal; Parent is "" for the first of a trace
+	Links             []string // the traces that it points to
 	Attributes        map[string]string
 	Failed            bool
 	Texts             []string // everything else that is text: status, events
@@ -81,6 +82,9 @@ func spanOf(service string, s *otlp.Span) Span {
 	}
 	if m := s.GetStatus().GetMessage(); m != "" {
 		span.Texts = append(span.Texts, m)
+	}
+	for _, l := range s.GetLinks() {
+		span.Links = append(span.Links, hex.EncodeToString(l.GetTraceId()))
 	}
 	for _, e := range s.GetEvents() {
 		span.Texts = append(span.Texts, e.String())
