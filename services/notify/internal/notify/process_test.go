@@ -2,6 +2,7 @@ package notify_test
 
 import (
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 	"testing"
@@ -32,6 +33,27 @@ func TestSenderKilledBetweenAcceptanceAndMarkSendsOnce(t *testing.T) {
 	require.Equal(t, row{"SENT", 2, 1, ""}, s.await(id, "SENT"))
 	require.Equal(t, float64(1), p.metric(t, "notify_lease_expired_total"))
 	require.Len(t, s.sent(), 1, "the successor asked")
+	s.oneMessageEach(id)
+}
+
+// Killed while it asks for the phone number, it has not spoken to the provider; nobody else can know that.
+func TestSenderKilledBeforeItAskedTheProviderSendsOnce(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	s.setContact(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	id := s.insert(1)[0]
+	for s.row(id).Status != "SENDING" { // again, if it has given up asking just before its death
+		victim := s.child(nil)
+		s.await(id, "SENDING")
+		victim.Kill()
+	}
+	require.Empty(t, s.sent())
+	s.setContact(nil)
+
+	s.sender(nil)
+	s.leaseRunsOut()
+	require.Equal(t, 1, s.await(id, "SENT").Takeovers)
+	require.Len(t, s.sent(), 1)
 	s.oneMessageEach(id)
 }
 
