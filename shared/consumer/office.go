@@ -103,7 +103,8 @@ func (c *consumer) decideLetter(w http.ResponseWriter, r *http.Request) {
 	ops.WriteJSON(w, http.StatusOK, letter)
 }
 
-// eraseLetters empties what names a customer. The audit tells how much it was and not whose. ?dry_run=true as above.
+// eraseLetters empties what names a customer, in letters and in the lane. The audit tells which events were discarded for
+// it, and not whose they were. ?dry_run=true as above.
 func (c *consumer) eraseLetters(w http.ResponseWriter, r *http.Request) {
 	var asked struct {
 		audit.By
@@ -113,13 +114,18 @@ func (c *consumer) eraseLetters(w http.ResponseWriter, r *http.Request) {
 		ops.Problem(w, http.StatusBadRequest, "bad-body", `send {"actor": "who you are", "reason": "why", "user_id": "whose"}`)
 		return
 	}
-	var erased int
+	var erased inbox.Erased
 	err := postgres.Transaction(r.Context(), c.DB, func(tx *gorm.DB) (err error) {
 		if erased, err = inbox.Erase(r.Context(), tx, c.Group, asked.UserID, inbox.Decision{By: asked.Actor, Reason: asked.Reason}); err != nil {
 			return err
 		}
-		if err := audit.Write(r.Context(), tx, asked.By, "erase", "letters", fmt.Sprintf("%d erased", erased)); err != nil {
+		if err := audit.Write(r.Context(), tx, asked.By, "erase", "letters", fmt.Sprintf("%d erased", erased.Letters)); err != nil {
 			return err
+		}
+		for _, id := range erased.Events {
+			if err := audit.Write(r.Context(), tx, asked.By, "erase", "event/"+id, "it was unfinished, and is discarded"); err != nil {
+				return err
+			}
 		}
 		if r.URL.Query().Get("dry_run") == "true" {
 			return errDryRun
@@ -130,8 +136,11 @@ func (c *consumer) eraseLetters(w http.ResponseWriter, r *http.Request) {
 		c.refuse(w, "erasing dead letters", err)
 		return
 	}
-	c.nudge()
-	ops.WriteJSON(w, http.StatusOK, map[string]any{"group": c.Group, "erased": erased})
+	if err == nil {
+		c.log.Warn("what names a customer is erased", "group", c.Group, "letters", erased.Letters, "unfinished", len(erased.Events), "actor", asked.Actor)
+		c.nudge()
+	}
+	ops.WriteJSON(w, http.StatusOK, map[string]any{"group": c.Group, "erased": erased.Letters + len(erased.Events)})
 }
 
 // asked reads which letter is meant, who asks and why, and answers what it cannot read.

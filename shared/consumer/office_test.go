@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
@@ -82,21 +83,34 @@ func TestAnOperatorReleasesADeadLetterAndWhatItHeldFollows(t *testing.T) {
 	require.Equal(t, "the build is mended", acts.Audit[1].Reason)
 }
 
-func TestACustomersLettersAreErasedOnRequest(t *testing.T) {
+func TestACustomersMessagesAreErasedOnRequest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	w.run(consumer.InTransaction(func(_ context.Context, _ *gorm.DB, e event.Event) error {
+		if e.AggregateID == "o-3" {
+			return errors.New("not now")
+		}
 		return consumer.BadData(errors.New("no"))
-	}), nil)
-	w.send(consumertest.Paid("o-1", "ann"), consumertest.Paid("o-2", "bob"))
-	w.eventually("both are dead", func() bool { return w.rows("DEAD") == 2 })
+	}), func(c *consumer.Config) { c.Backoff, c.MaxBackoff = time.Hour, time.Hour })
+	w.send(paid("o-1"), consumertest.Paid("o-2", "bob"), paid("o-3"), consumertest.Canceled("o-3", "ann"))
+	w.eventually("two are dead, one is in the lane and one behind it", func() bool {
+		return w.rows("DEAD") == 2 && w.rows("RETRY") == 1 && w.rows("WAITING") == 1
+	})
 	status, _ := w.ops(http.MethodPost, "/ops/dead-letters/erase", `{"actor": "eve", "reason": "asked by the customer"}`)
 	require.Equal(t, http.StatusBadRequest, status)
-	status, body := w.ops(http.MethodPost, "/ops/dead-letters/erase", `{"actor": "eve", "reason": "asked by the customer", "user_id": "ann"}`)
-	require.Equal(t, http.StatusOK, status, body)
-	require.JSONEq(t, `{"group": "g", "erased": 1}`, body)
+	const ask = `{"actor": "eve", "reason": "asked by the customer", "user_id": "ann"}`
+	for _, mode := range []string{"?dry_run=true", ""} {
+		require.EqualValues(t, 2, w.count("SELECT count(*) FROM t_message_retry"), "a dry run changes nothing")
+		status, body := w.ops(http.MethodPost, "/ops/dead-letters/erase"+mode, ask)
+		require.Equal(t, http.StatusOK, status, body)
+		require.JSONEq(t, `{"group": "g", "erased": 3}`, body)
+	}
 	require.EqualValues(t, 1, w.count("SELECT count(*) FROM t_dead_letter WHERE payload IS NULL AND state = 'DISCARDED'"))
-	require.EqualValues(t, 1, w.count("SELECT count(*) FROM t_audit WHERE verb = 'erase' AND actor = 'eve'"))
+	require.Zero(t, w.count("SELECT count(*) FROM t_message_retry"))
+	require.EqualValues(t, 3, w.count("SELECT count(*) FROM t_message_consume WHERE status = 'REJECTED' AND outcome = 'discarded'"))
+	require.EqualValues(t, 1, w.count("SELECT count(*) FROM t_audit WHERE verb = 'erase' AND actor = 'eve' AND object = 'letters'"))
+	require.EqualValues(t, 2, w.count("SELECT count(*) FROM t_audit WHERE verb = 'erase' AND actor = 'eve' AND object IN (?, ?)",
+		"event/"+paid("o-3").ID, "event/"+consumertest.Canceled("o-3", "ann").ID))
 }
 
 func TestOperationsAreClosedWithoutTheToken(t *testing.T) {

@@ -2,7 +2,6 @@ package inbox
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -206,37 +205,6 @@ func closeLetter(tx *gorm.DB, group string, id int64, state string, why Decision
 		return ErrClosed
 	}
 	return nil
-}
-
-// The value as JSON writes it, quotes included, wherever it stands: garbage may name a customer as well.
-const lettersNaming = `
-SELECT letter_id FROM t_dead_letter
-WHERE consumer_group = @group AND position(convert_to(@needle, 'UTF8') IN payload) > 0 ORDER BY letter_id`
-
-const emptyLetter = `
-UPDATE t_dead_letter SET payload = NULL, erased_at = now(), error_text = 'erased', record_key = NULL, headers = '[]'
-WHERE consumer_group = @group AND letter_id = @id`
-
-// Erase empties the letters whose payload names a user, open and closed ones, discards those that are open, and tells
-// how many there were. What is left says that there was a letter, where it stood and who closed it.
-func Erase(ctx context.Context, tx *gorm.DB, group, userID string, why Decision) (int, error) {
-	needle, err := json.Marshal(userID)
-	if err != nil {
-		return 0, err
-	}
-	var ids []int64
-	if err := tx.WithContext(ctx).Raw(lettersNaming, map[string]any{"group": group, "needle": string(needle)}).Scan(&ids).Error; err != nil {
-		return 0, fmt.Errorf("looking for letters to erase: %w", err)
-	}
-	for _, id := range ids {
-		if err := Discard(ctx, tx, group, id, why); err != nil && !errors.Is(err, ErrClosed) {
-			return 0, err
-		}
-		if err := tx.WithContext(ctx).Exec(emptyLetter, map[string]any{"group": group, "id": id}).Error; err != nil {
-			return 0, fmt.Errorf("erasing a dead letter: %w", err)
-		}
-	}
-	return len(ids), nil
 }
 
 const sweepLetters = `

@@ -161,12 +161,12 @@ func TestErasureEmptiesTheLettersOfOneUserAndOnlyThose(t *testing.T) {
 	require.NoError(t, l.tx(func(tx *gorm.DB) error {
 		return inbox.Park(t.Context(), tx, garbage, inbox.Trouble{Class: inbox.ClassUndecodable, Text: "garbage"})
 	}))
-	var erased int
+	var erased inbox.Erased
 	require.NoError(t, l.tx(func(tx *gorm.DB) (err error) {
 		erased, err = inbox.Erase(t.Context(), tx, "g", "ann", why)
 		return err
 	}))
-	require.Equal(t, 2, erased)
+	require.Equal(t, inbox.Erased{Letters: 2}, erased)
 	var left []string
 	require.NoError(t, l.db.Raw("SELECT convert_from(payload, 'UTF8') FROM t_dead_letter WHERE payload IS NOT NULL").Scan(&left).Error)
 	require.Equal(t, []string{`{"user_id":"bob"}`}, left)

@@ -31,7 +31,7 @@ func (c lettersErase) Run(a *app) error {
 		if err == nil {
 			var told struct{ Erased int }
 			err = answer.From.PostJSON(a, c.path(letters.path+"/erase"), asked, &told)
-			r["letters"] = told.Erased
+			r["messages"] = told.Erased
 		}
 		if err != nil {
 			failed = append(failed, a.fleet.Explain(answer.From, err))
@@ -43,7 +43,7 @@ func (c lettersErase) Run(a *app) error {
 	case a.json:
 		err = printJSON(a.out, rows)
 	case len(rows) > 0:
-		err = table(a.out, []string{"service", "letters", "done"}, rows)
+		err = table(a.out, []string{"service", "messages", "done"}, rows)
 	}
 	if !c.Yes && !a.json {
 		fmt.Fprintln(a.out, nothingChanged)

@@ -1,0 +1,105 @@
+package inbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"gorm.io/gorm"
+)
+
+// Erased is what Erase has emptied.
+type Erased struct {
+	Letters int
+	Events  []string // those that were unfinished, and now are discarded
+}
+
+// Erase leaves nothing of the messages whose payload names a user: dead letters, open and closed ones, and what is in the
+// retry lane. What was not finished is discarded: its row is REJECTED, later versions that it held go on, and a worker
+// that has it in hand is fenced, so that it cannot be kept once more. What is left of a letter says that there was one,
+// where it stood and who closed it. Unread records of the topic are not here yet; Kafka's retention ends those.
+func Erase(ctx context.Context, tx *gorm.DB, group, userID string, why Decision) (all Erased, err error) {
+	// The value as JSON writes it, quotes included, wherever it stands: garbage may name a customer as well.
+	needle, err := json.Marshal(userID)
+	if err != nil {
+		return Erased{}, err
+	}
+	tx = tx.WithContext(ctx)
+	// Until nothing is found: a message of the lane may become a letter meanwhile, or the other way round.
+	for {
+		events, err := eraseLane(tx, group, string(needle))
+		if err != nil {
+			return Erased{}, err
+		}
+		letters, err := eraseLetters(ctx, tx, group, string(needle), why)
+		if err != nil {
+			return Erased{}, err
+		}
+		if len(events) == 0 && letters == 0 {
+			return all, nil
+		}
+		all.Letters, all.Events = all.Letters+letters, append(all.Events, events...)
+	}
+}
+
+// In the order in which batches lock.
+const laneNaming = `
+SELECT c.event_id, c.aggregate_id
+FROM t_message_retry m JOIN t_message_consume c USING (consumer_group, event_id)
+WHERE consumer_group = @group AND position(convert_to(@needle, 'UTF8') IN m.payload) > 0
+ORDER BY c.aggregate_id COLLATE "C", c.aggregate_version`
+
+// Whoever has claimed it finds another token than its own: none.
+const discardUnfinished = `
+WITH cleared AS (
+    DELETE FROM t_message_retry WHERE consumer_group = @group AND event_id = @event_id)
+UPDATE t_message_consume
+SET status = 'REJECTED', outcome = 'discarded', next_retry_at = NULL, held_by = NULL, owner_token = NULL, lease_until = NULL, updated_at = now()
+WHERE consumer_group = @group AND event_id = @event_id AND status IN ('PROCESSING', 'RETRY', 'WAITING')`
+
+func eraseLane(tx *gorm.DB, group, needle string) (erased []string, err error) {
+	var rows []struct{ EventID, AggregateID string }
+	if err := tx.Raw(laneNaming, map[string]any{"group": group, "needle": needle}).Scan(&rows).Error; err != nil {
+		return nil, fmt.Errorf("looking for unfinished messages to erase: %w", err)
+	}
+	for _, row := range rows {
+		if err := lock(tx, group, row.AggregateID); err != nil {
+			return nil, err
+		}
+		args := map[string]any{"group": group, "event_id": row.EventID, "aggregate": row.AggregateID}
+		discarded := tx.Exec(discardUnfinished, args)
+		if discarded.Error == nil && discarded.RowsAffected == 1 {
+			erased = append(erased, row.EventID)
+			discarded = tx.Exec(wakeHeld, args)
+		}
+		if discarded.Error != nil {
+			return nil, fmt.Errorf("erasing an unfinished message: %w", discarded.Error)
+		}
+	}
+	return erased, nil
+}
+
+const lettersNaming = `
+SELECT letter_id FROM t_dead_letter
+WHERE consumer_group = @group AND position(convert_to(@needle, 'UTF8') IN payload) > 0 ORDER BY letter_id`
+
+const emptyLetter = `
+UPDATE t_dead_letter SET payload = NULL, erased_at = now(), error_text = 'erased', record_key = NULL, headers = '[]'
+WHERE consumer_group = @group AND letter_id = @id`
+
+func eraseLetters(ctx context.Context, tx *gorm.DB, group, needle string, why Decision) (int, error) {
+	var ids []int64
+	if err := tx.Raw(lettersNaming, map[string]any{"group": group, "needle": needle}).Scan(&ids).Error; err != nil {
+		return 0, fmt.Errorf("looking for letters to erase: %w", err)
+	}
+	for _, id := range ids {
+		if err := Discard(ctx, tx, group, id, why); err != nil && !errors.Is(err, ErrClosed) {
+			return 0, err
+		}
+		if err := tx.Exec(emptyLetter, map[string]any{"group": group, "id": id}).Error; err != nil {
+			return 0, fmt.Errorf("erasing a dead letter: %w", err)
+		}
+	}
+	return len(ids), nil
+}
