@@ -94,7 +94,7 @@ func (s *stage) answers(topic string, n, size int) []answer {
 	s.t.Cleanup(func() { require.NoError(s.t, pub.Close()) })
 	m, err := newMetrics(prometheus.NewRegistry())
 	require.NoError(s.t, err)
-	p := newPublisher(pub, time.Second, 64, m)
+	p := newPublisher(pub, time.Minute, 64, m)
 	return s.sendThrough(p, topic, n, size)
 }
 
@@ -175,20 +175,20 @@ func TestHungBrokerCostsOneDeadlineAndBoundedGoroutines(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m, err := newMetrics(reg)
 	require.NoError(t, err)
-	p := newPublisher(pub, 100*time.Millisecond, 2, m)
-	require.Equal(t, resultAccepted, p.sendOne(s).result)
+	p, patient := newPublisher(pub, 100*time.Millisecond, 2, m), newPublisher(pub, time.Minute, 2, m)
+	require.Equal(t, resultAccepted, patient.sendOne(s).result)
 	s.kafka.Pause()
 	require.Equal(t, answer{result: resultUnknown, code: codeDeadline}, p.sendOne(s))
 	require.Equal(t, answer{result: resultUnknown, code: codeDeadline}, p.sendOne(s))
 	require.Equal(t, answer{result: resultUnreachable, code: codeClogged, everywhere: true}, p.sendOne(s), "both slots are taken by sends that were given up")
 	s.kafka.Resume()
-	testkit.Eventually(t, 20*time.Second, func() error {
+	testkit.Eventually(t, soon, func() error {
 		if len(p.slots) > 0 {
 			return fmt.Errorf("%d sends are still under way", len(p.slots))
 		}
 		return nil
 	})
-	require.Equal(t, resultAccepted, p.sendOne(s).result)
+	require.Equal(t, resultAccepted, patient.sendOne(s).result)
 	require.Len(t, testkit.ReadTopic(t, s.kafka.Brokers(), event.Topic), 4, "unknown: both were stored after all")
 }
 

@@ -3,7 +3,6 @@ package outbox
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/IBM/sarama"
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,9 +24,19 @@ func (s *stage) state(destination string) (state string) {
 
 func (s *stage) eventuallyState(destination, want string) {
 	s.t.Helper()
-	testkit.Eventually(s.t, 20*time.Second, func() error {
+	testkit.Eventually(s.t, soon, func() error {
 		if got := s.state(destination); got != want {
 			return fmt.Errorf("%s is %q, want %q", destination, got, want)
+		}
+		return nil
+	})
+}
+
+func (s *stage) eventuallyLogged(message string) {
+	s.t.Helper()
+	testkit.Eventually(s.t, soon, func() error {
+		if len(s.logs.Find(message)) == 0 {
+			return fmt.Errorf("%q has not been logged", message)
 		}
 		return nil
 	})
@@ -48,13 +57,13 @@ func TestMissingTopicPausesItsDestinationAloneUntilItExists(t *testing.T) {
 	require.Equal(t, 200, s.count("destination = $1 and retry_count = 0 and last_error_code is null", late), "its rows are untouched")
 	require.NoError(t, r.read(t.Context()))
 	require.InDelta(t, 1, testutil.ToFloat64(r.m.paused.WithLabelValues(late)), 0)
-	require.NotEmpty(t, s.logs.Find("a destination refuses events; it is paused and will be probed"))
+	s.eventuallyLogged("a destination refuses events; it is paused and will be probed")
 
 	require.NoError(t, kafka.EnsureTopics(t.Context(), s.kafka.Brokers(), late))
 	s.eventually(400, "status = 'SENT'")
 	s.eventuallyState(late, "OPEN ")
 	require.Zero(t, s.count("retry_count > 0 or status = 'DEAD'"))
-	require.NotEmpty(t, s.logs.Find("a destination accepts events again"))
+	s.eventuallyLogged("a destination accepts events again")
 }
 
 func TestRevokedRightsPauseAndLoseNothing(t *testing.T) {

@@ -290,7 +290,7 @@ func TestTakeoverLeavesARowAloneThatIsBeingSettled(t *testing.T) { // F10
 	rows, _, err := r.claim(t.Context(), hold, &lane{destination: event.Topic}, 10)
 	require.NoError(t, err)
 	require.Len(t, rows, 2)
-	s.eventually(2, "lease_until < now()")
+	s.leasesRunOut()
 	var settling pgx.Tx
 	settling, err = s.sql.Begin(t.Context())
 	require.NoError(t, err)

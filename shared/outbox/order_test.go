@@ -4,6 +4,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -88,7 +89,7 @@ func TestSeveralRelaysKeepTheOrderOfEachKeyThroughFailures(t *testing.T) {
 	for range 3 {
 		s.run(func(c *Config) { c.Batch = 60 })
 	}
-	p := s.process("")
+	p := s.processWith(leased(10 * time.Second)) // the others get what it leaves behind
 	s.eventually(1, "status = 'SENT' and event_id = 'A-300'")
 	p.Kill()
 	s.eventually(1500, "status = 'SENT'")
@@ -110,7 +111,7 @@ func TestTakeoverObeysTheOrderOfTheKey(t *testing.T) {
 	_, err = dead.settle(t.Context(), hold.Token, []outcome{{chains(rows)[0][0], answer{result: resultUnreachable, code: codeNoBroker}}})
 	require.NoError(t, err)
 	s.exec("update t_outbox_event set next_retry_at = now() + interval '1 hour' where aggregate_version = 1")
-	s.eventually(2, "status = 'SENDING' and lease_until < now()")
+	s.leasesRunOut()
 	task := s.run()
 	s.eventually(2, "held_by = 'A-0' and takeover_count = 1")
 	require.Empty(t, s.published())

@@ -12,7 +12,7 @@ import (
 	"example.com/paycast/shared/testkit"
 )
 
-// process starts a relay as an operating-system process.
+// process starts a relay as an operating-system process, whose claims outlive the test unless leasesRunOut ends them.
 func (s *stage) process(crashOn string) *testkit.Process {
 	s.t.Helper()
 	return s.processWith(map[string]string{"CRASH_ON": crashOn})
@@ -22,10 +22,15 @@ func (s *stage) process(crashOn string) *testkit.Process {
 func (s *stage) processWith(more map[string]string) *testkit.Process {
 	s.t.Helper()
 	env := map[string]string{
-		"DATABASE_URL": s.url, "KAFKA_BROKERS": s.kafka.Brokers(), "LEASE": "2s", "DEADLINE": "1s", "MARGIN": "500ms",
+		"DATABASE_URL": s.url, "KAFKA_BROKERS": s.kafka.Brokers(), "LEASE": "1h", "DEADLINE": "30m", "MARGIN": "1m",
 	}
 	maps.Copy(env, more)
 	return testkit.Exec(s.t, "./testdata/relay", env)
+}
+
+// leased are the bounds of a relay whose claims run out by themselves.
+func leased(lease time.Duration) map[string]string {
+	return map[string]string{"LEASE": lease.String(), "DEADLINE": (lease * 3 / 4).String(), "MARGIN": (lease / 8).String()}
 }
 
 func TestRelayKilledAgainAndAgainLosesNothingAndParksNothing(t *testing.T) { // R1, R2, R4, R5, R7
@@ -33,16 +38,17 @@ func TestRelayKilledAgainAndAgainLosesNothingAndParksNothing(t *testing.T) { // 
 	s := setup(t)
 	s.kafka.DelayProduce(5 * time.Millisecond)
 	s.fill("A", 2000, 200)
-	for kills := range 6 {
+	for kills := range 3 { // a row in the hands of four would be parked, and rightly
 		p := s.process("")
-		want := min(2000, 300*(kills+1)) // somewhere in the middle of its work
-		testkit.Eventually(t, 30*time.Second, func() error {
+		want := 600 * (kills + 1) // somewhere in the middle of its work
+		testkit.Eventually(t, soon, func() error {
 			if n := s.count("status = 'SENT'"); n < want {
 				return fmt.Errorf("%d sent", n)
 			}
 			return nil
 		})
 		p.Kill()
+		s.leasesRunOut()
 	}
 	s.process("")
 	s.eventually(2000, "status = 'SENT'")
@@ -74,9 +80,9 @@ func TestRelayPausedPastItsLeaseIsReplacedAndFencedWhenItWakes(t *testing.T) { /
 	t.Parallel()
 	s := setup(t)
 	s.fill("A", 200, 200)
-	s.kafka.Pause() // the first relay hangs in its sends
-	zombie := s.process("")
-	testkit.Eventually(t, 20*time.Second, func() error {
+	s.kafka.Pause()                                   // the first relay hangs in its sends
+	zombie := s.processWith(leased(20 * time.Second)) // it is paused long before its sends are given up
+	testkit.Eventually(t, soon, func() error {
 		if s.count("status = 'SENDING'") == 0 {
 			return fmt.Errorf("nothing is claimed yet")
 		}
@@ -90,7 +96,7 @@ func TestRelayPausedPastItsLeaseIsReplacedAndFencedWhenItWakes(t *testing.T) { /
 	var before, after string
 	require.NoError(t, s.sql.QueryRow(t.Context(), settled).Scan(&before))
 	zombie.Resume()
-	require.NoError(t, zombie.Term(20*time.Second), "it ends cleanly")
+	require.NoError(t, zombie.Term(soon), "it ends cleanly")
 	require.NoError(t, s.sql.QueryRow(t.Context(), settled).Scan(&after))
 	require.Equal(t, before, after)
 	require.Contains(t, zombie.Stderr(), "outbox rows were taken over while this relay worked on them")
@@ -103,7 +109,8 @@ func TestEventThatCrashesRelaysIsTriedAloneAndThenParked(t *testing.T) {
 	s.fill("A", 40, 40)
 	deaths := 0
 	for s.count("event_id = 'A-7' and alone and takeover_count >= 5") == 0 { // the next relay's takeover parks it
-		require.Error(t, s.process("A-7").Wait(faultPatience))
+		require.Error(t, s.process("A-7").Wait(soon))
+		s.leasesRunOut()
 		deaths++
 		require.Less(t, deaths, 20)
 	}
@@ -118,16 +125,16 @@ func TestEventThatCrashesRelaysIsTriedAloneAndThenParked(t *testing.T) {
 func TestTerminatedRelayEndsWithZeroAndLeavesNothingClaimed(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
-	s.kafka.DelayProduce(20 * time.Millisecond)
+	s.kafka.DelayProduce(200 * time.Millisecond) // 100 rows of each key take 20 seconds at least
 	s.fill("A", 2000, 20)
 	p := s.process("")
-	testkit.Eventually(t, 20*time.Second, func() error {
+	testkit.Eventually(t, soon, func() error {
 		if s.count("status = 'SENT'") < 50 {
 			return fmt.Errorf("not in the middle of it yet")
 		}
 		return nil
 	})
-	require.NoError(t, p.Term(10*time.Second))
+	require.NoError(t, p.Term(soon))
 	require.Zero(t, s.count("status = 'SENDING'"))
 	sent, published := s.count("status = 'SENT'"), len(s.published())
 	require.Less(t, sent, 2000)
