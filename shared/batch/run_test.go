@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
 
 	"example.com/paycast/shared/batch"
 	"example.com/paycast/shared/batch/internal/effect"
@@ -18,6 +19,7 @@ import (
 	"example.com/paycast/shared/consumertest"
 	"example.com/paycast/shared/event"
 	"example.com/paycast/shared/inbox"
+	"example.com/paycast/shared/postgres"
 	"example.com/paycast/shared/testkit"
 )
 
@@ -258,6 +260,43 @@ func TestTheLogRefusesABatchOutsideATransaction(t *testing.T) {
 	w := newWorld(t, 1)
 	_, err := inbox.Together(t.Context(), w.db, []inbox.Delivery{{}}, nil)
 	require.ErrorIs(t, err, inbox.ErrNoTransaction)
+}
+
+// statements counts what goes to the database through a handle.
+type statements struct {
+	logger.Interface
+	atomic.Int64
+}
+
+func (s *statements) Trace(context.Context, time.Time, func() (string, int64), error) { s.Add(1) }
+
+func TestTheLogOfABatchCostsAsManyStatementsForAHundredEventsAsForOne(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	cost := func(events []event.Event) int64 {
+		var count statements
+		count.Interface = w.db.Logger
+		err := postgres.Transaction(t.Context(), w.db.Session(&gorm.Session{Logger: &count}), func(tx *gorm.DB) error {
+			ds := make([]inbox.Delivery, len(events))
+			for i, e := range events {
+				ds[i] = inbox.Delivery{Group: group, Event: e, Result: new(string)}
+				*ds[i].Result = "each with a reference"
+			}
+			_, err := inbox.Together(t.Context(), tx, ds, func(_ *gorm.DB, fresh []inbox.Delivery) ([]inbox.Outcome, error) {
+				outcomes := make([]inbox.Outcome, len(fresh))
+				for i := range outcomes {
+					outcomes[i] = inbox.Ignored
+				}
+				return outcomes, nil
+			})
+			return err
+		})
+		require.NoError(t, err)
+		return count.Load()
+	}
+	require.EqualValues(t, 3, cost(versions("O-one", 1)), "the locks, the rows, and what the handler has said of them")
+	require.EqualValues(t, 3, cost(versions("O-many", 100)))
+	require.EqualValues(t, 101, w.rows("SUCCESS"))
 }
 
 func TestArchivedEventsThatAreSentAgainToTheGroupAreNotAppliedAgain(t *testing.T) {
