@@ -37,7 +37,7 @@ func consumptions(quick bool) []consumption {
 		rows = map[string]int{"lean": 3_000, "single": 2_000, "each": 10_000, "together": 60_000}
 	}
 	build := func(name, title string, partitions, fails, slows int, designs ...string) consumption {
-		c := consumption{ConsumerCase: &report.ConsumerCase{Name: name, Title: title}}
+		c := consumption{ConsumerCase: &report.ConsumerCase{Name: name, Title: title, OneIn: max(fails, slows)}}
 		for _, d := range designs {
 			r := design.Rows{N: rows[d], Keys: rows[d] / 10}
 			if fails > 0 {

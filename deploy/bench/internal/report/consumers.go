@@ -24,6 +24,7 @@ type Consumers struct {
 type ConsumerCase struct {
 	Name  string          `json:"name"`
 	Title string          `json:"title"`
+	OneIn int             `json:"one_in,omitempty"` // one event in so many fails or is slow
 	Lines []*ConsumerLine `json:"lines"`
 }
 
@@ -39,6 +40,8 @@ type ConsumerLine struct {
 	Min        float64     `json:"min"`
 	Max        float64     `json:"max"`
 	CPU        ConsumerCPU `json:"cpu_us_per_event"`
+	// Cost is by how many milliseconds one event that fails or is slow puts off the end of the whole backlog.
+	Cost *float64 `json:"cost_ms,omitempty"`
 
 	cpus [3][]float64
 }
@@ -66,35 +69,41 @@ type ConsumerRatios struct {
 	EightPartitionsBatch *float64 `json:"eight_partitions_batch"` // with a handler for the batch, at eight
 }
 
-// Reckon fills the ratios from the cases.
+// Reckon fills the ratios from the cases, and the costs from what each consumer does at eight partitions without trouble.
 func (r *Consumers) Reckon() {
 	r.Ratios = ConsumerRatios{OnePartition: r.against("one", "each"), EightPartitionsBatch: r.against("eight", "together")}
+	for _, c := range r.Cases {
+		for _, l := range c.Lines {
+			if calm := r.line("eight", l.Name); calm != nil && c.OneIn > 0 {
+				cost := round1((1/l.Median - 1/calm.Median) * float64(c.OneIn) * 1000)
+				l.Cost = &cost
+			}
+		}
+	}
 }
 
 // against is a line over the line "lean" of the same case, round by round.
 func (r *Consumers) against(name, line string) *float64 {
+	a, b := r.line(name, line), r.line(name, "lean")
+	if a == nil || b == nil {
+		return nil
+	}
+	var each []float64
+	for i := range min(len(a.Rates), len(b.Rates)) {
+		each = append(each, a.Rates[i]/b.Rates[i])
+	}
+	m := math.Round(median(each)*1000) / 1000
+	return &m
+}
+
+// line is nil when it was not measured.
+func (r *Consumers) line(name, line string) *ConsumerLine {
 	for _, c := range r.Cases {
-		if c.Name != name {
-			continue
-		}
-		var a, b *ConsumerLine
 		for _, l := range c.Lines {
-			switch l.Name {
-			case line:
-				a = l
-			case "lean":
-				b = l
+			if c.Name == name && l.Name == line {
+				return l
 			}
 		}
-		if a == nil || b == nil {
-			return nil
-		}
-		var each []float64
-		for i := range min(len(a.Rates), len(b.Rates)) {
-			each = append(each, a.Rates[i]/b.Rates[i])
-		}
-		m := math.Round(median(each)*1000) / 1000
-		return &m
 	}
 	return nil
 }
@@ -110,10 +119,18 @@ func (r *Consumers) Table(w io.Writer) error {
 	aligned := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	var t strings.Builder
 	for _, c := range r.Cases {
-		fmt.Fprintf(&t, "\n%s\n\tevents/s\tmin\tmax\trows\tkeys\tCPU/event: consumer\tPostgres\tKafka\t\n", c.Title)
+		fmt.Fprintf(&t, "\n%s\n\tevents/s\tmin\tmax\trows\tkeys\tCPU/event: consumer\tPostgres\tKafka\t", c.Title)
+		if c.OneIn > 0 {
+			t.WriteString("each of them costs\t")
+		}
+		t.WriteString("\n")
 		for _, l := range c.Lines {
-			fmt.Fprintf(&t, "%s\t%.0f\t%.0f\t%.0f\t%d\t%d\t%.0f µs\t%.0f µs\t%.0f µs\t\n",
+			fmt.Fprintf(&t, "%s\t%.0f\t%.0f\t%.0f\t%d\t%d\t%.0f µs\t%.0f µs\t%.0f µs\t",
 				l.Label, l.Median, l.Min, l.Max, l.Rows, l.Keys, l.CPU.Consumer, l.CPU.Postgres, l.CPU.Kafka)
+			if l.Cost != nil {
+				fmt.Fprintf(&t, "%.1f ms\t", *l.Cost)
+			}
+			t.WriteString("\n")
 		}
 	}
 	if _, err := io.WriteString(aligned, t.String()); err != nil {
