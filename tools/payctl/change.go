@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"os/user"
+	"strings"
 
 	"example.com/paycast/shared/audit"
 )
@@ -19,8 +20,11 @@ type act struct {
 
 // path of the act. In a dry run the service does all of it and rolls back, so what is shown is what would be.
 func (c act) path(path string) string {
-	if c.Yes {
+	switch {
+	case c.Yes:
 		return path
+	case strings.Contains(path, "?"):
+		return path + "&dry_run=true"
 	}
 	return path + "?dry_run=true"
 }
@@ -32,17 +36,32 @@ type change struct {
 	act
 	IDs     []string `arg:"" name:"id" help:"One or more, as list shows them."`
 	Service string   `help:"In this process; needed only when an id is there in more than one." placeholder:"NAME"`
+
+	query string // "?late=true"; ids are escaped, so theirs is the only question mark
 }
 
-type outboxRelease struct{ change }
+type outboxRelease struct {
+	change
+	Late bool `help:"Also a skipped event that later events of its order have passed: it arrives behind them."`
+}
 
 // Run releases events.
-func (c outboxRelease) Run(a *app) error { return a.change(events, "release", c.change) }
+func (c outboxRelease) Run(a *app) error {
+	if c.Late {
+		c.query = "?late=true"
+	}
+	return a.change(events, "release", c.change)
+}
 
 type outboxSkip struct{ change }
 
 // Run skips events.
 func (c outboxSkip) Run(a *app) error { return a.change(events, "skip", c.change) }
+
+type destinationsOpen struct{ change }
+
+// Run opens destinations.
+func (c destinationsOpen) Run(a *app) error { return a.change(destinations, "open", c.change) }
 
 type lettersRelease struct{ change }
 
@@ -117,7 +136,7 @@ func (a *app) changeOne(k kind, verb, id string, c change, who audit.By) (change
 		return outcome, err
 	}
 	outcome.Service, outcome.Before = f.From, f.Thing
-	if err := f.process.PostJSON(a, c.path(k.path+"/"+url.PathEscape(id)+"/"+verb), who, &outcome.After); err != nil {
+	if err := f.process.PostJSON(a, c.path(k.path+"/"+url.PathEscape(id)+"/"+verb+c.query), who, &outcome.After); err != nil {
 		return outcome, a.fleet.Explain(f.process, err)
 	}
 	outcome.Done = c.Yes

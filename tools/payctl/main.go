@@ -39,14 +39,17 @@ type commands struct {
 	JSON    bool          `help:"Print JSON."`
 	Timeout time.Duration `help:"Of each question to a process." default:"10s"`
 
-	Status       statusCommand       `cmd:"" help:"All processes in one table: ready, pending, dead, lag, letters, drift."`
-	Doctor       doctorCommand       `cmd:"" help:"Check that the settings of all parts fit together; shows each rule with its arithmetic."`
-	Destinations destinationsCommand `cmd:"" help:"Topics that the outbox sends to, and what is wrong with them."`
-
+	Status       statusCommand `cmd:"" help:"All processes in one table: ready, pending, dead, lag, letters, drift."`
+	Doctor       doctorCommand `cmd:"" help:"Check that the settings of all parts fit together; shows each rule with its arithmetic."`
+	Destinations struct {
+		List destinationsCommand `cmd:"" default:"1" help:"Topics that have refused events, and what is wrong with them."`
+		Show destinationsShow    `cmd:"" help:"One topic and what was done to it."`
+		Open destinationsOpen    `cmd:"" help:"End the pause of topics now, without waiting for the next probe."`
+	} `cmd:"" help:"Topics that the outbox sends to."`
 	Outbox struct {
 		List    outboxList    `cmd:"" help:"Events that are not sent, oldest first; or all of one order."`
 		Show    outboxShow    `cmd:"" help:"One event and what was done to it."`
-		Release outboxRelease `cmd:"" help:"Send DEAD or RETRY events now: the fault is repaired."`
+		Release outboxRelease `cmd:"" help:"Send DEAD or RETRY events now: the fault is repaired, or the skip was a mistake."`
 		Skip    outboxSkip    `cmd:"" help:"Let the later events of a DEAD event's order pass it."`
 	} `cmd:"" help:"The outbox."`
 	Letters struct {

@@ -99,3 +99,63 @@ func TestListsGoOnOverPagesUpToTheLimitAndDestinationsAreThere(t *testing.T) {
 	require.Equal(t, exitUsage, code)
 	require.Contains(t, complain, "shop")
 }
+
+func TestMistypedSkipIsUndoneAndAPassedOneNeedsLate(t *testing.T) {
+	t.Parallel()
+	s := newStack(t, outbox.Migrations)
+	s.shop()
+	dead := s.append("O-1", false)
+	s.exec("update t_outbox_event set status = 'DEAD', last_error_code = 'too_large' where event_id = ?", dead)
+	act := func(verb string, more ...string) (int, string, string) {
+		return s.payctl(append([]string{"outbox", verb, dead, "--by", "anna", "--reason", "r", "--yes"}, more...)...)
+	}
+	code, _, complain := act("skip")
+	require.Equal(t, exitOK, code, complain)
+	code, out, complain := act("release")
+	require.Equal(t, exitOK, code, complain)
+	require.Contains(t, out, "DEAD → RETRY")
+	require.Equal(t, 1, s.count("t_outbox_event where status = 'RETRY' and not skipped"))
+
+	s.exec("update t_outbox_event set status = 'DEAD'")
+	act("skip")
+	s.exec(`insert into t_outbox_event (event_id, aggregate_type, aggregate_id, aggregate_version, event_type, event_version, destination, message_key, payload, headers,
+		status, sent_at, broker_partition) select 'E-2', aggregate_type, aggregate_id, 2, event_type, 1, destination, message_key, '{}', '', 'SENT', now(), 1 from t_outbox_event`)
+	code, _, complain = act("release")
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, complain, "1 later events of its order have passed it")
+	code, _, complain = s.payctl("outbox", "release", dead, "--late", "--reason", "r")
+	require.Equal(t, exitOK, code, complain)
+	require.Equal(t, 1, s.count("t_outbox_event where skipped"), "without --yes nothing is changed")
+	code, _, complain = act("release", "--late")
+	require.Equal(t, exitOK, code, complain)
+	require.Zero(t, s.count("t_outbox_event where skipped"))
+	require.Equal(t, 4, s.count("t_audit where object = ?", "outbox/"+dead))
+}
+
+func TestPausedDestinationIsOpenedByHandAndShowsByWhom(t *testing.T) {
+	t.Parallel()
+	s := newStack(t, outbox.Migrations)
+	s.shop()
+	s.exec("insert into t_outbox_destination (destination, state, cause, probe_at) values ('order-events', 'PAUSED', 'kafka_29', now() + interval '1 hour')")
+	open := []string{"destinations", "open", "order-events", "--by", "anna", "--reason", "the rights are back"}
+	code, out, complain := s.payctl(open...)
+	require.Equal(t, exitOK, code, complain)
+	require.Contains(t, out, "PAUSED → OPEN")
+	require.Contains(t, out, nothingChanged)
+	require.Equal(t, 1, s.count("t_outbox_destination where state = 'PAUSED'"))
+	code, _, complain = s.payctl("destinations", "open", "order-events", "--yes")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, complain, "--reason")
+	code, _, complain = s.payctl(append(open, "--yes")...)
+	require.Equal(t, exitOK, code, complain)
+	require.Equal(t, 1, s.count("t_outbox_destination where state = 'OPEN' and cause is null"))
+	code, _, complain = s.payctl(append(open, "--yes")...)
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, complain, "open already")
+	code, out, _ = s.payctl("destinations", "show", "order-events")
+	require.Equal(t, exitOK, code)
+	require.Contains(t, out, "the rights are back")
+	code, _, complain = s.payctl("destinations", "open", "nowhere", "--reason", "r")
+	require.Equal(t, exitNothing, code)
+	require.Contains(t, complain, "no destination nowhere")
+}

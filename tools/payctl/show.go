@@ -21,8 +21,9 @@ type kind struct {
 }
 
 var (
-	events  = kind{noun: "event", path: "/ops/outbox", key: "row", title: []string{"event_type", "order_no"}}
-	letters = kind{noun: "letter", path: "/ops/dead-letters", key: "letter", title: []string{"error_class", "order_no"}}
+	events       = kind{noun: "event", path: "/ops/outbox", key: "row", title: []string{"event_type", "order_no"}}
+	destinations = kind{noun: "destination", path: "/ops/outbox-destinations", key: "destination", title: []string{"state"}}
+	letters      = kind{noun: "letter", path: "/ops/dead-letters", key: "letter", title: []string{"error_class", "order_no"}}
 )
 
 // found is one thing with its audit, as a service has it.
@@ -98,6 +99,11 @@ type outboxShow struct{ one }
 
 // Run shows an event.
 func (c outboxShow) Run(a *app) error { return a.show(events, c.ID, c.Service) }
+
+type destinationsShow struct{ one }
+
+// Run shows a destination.
+func (c destinationsShow) Run(a *app) error { return a.show(destinations, c.ID, c.Service) }
 
 func (a *app) show(k kind, id, service string) error {
 	f, err := a.find(k, id, service)
