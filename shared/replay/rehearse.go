@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"gorm.io/gorm"
 
@@ -15,13 +16,16 @@ import (
 // ErrNotRehearsable is what Try says of a handler whose effect is elsewhere: it cannot be rolled back.
 var ErrNotRehearsable = errors.New("this group's effect is outside its database and cannot be rolled back, so no handler has run; a run begins with one message, and that one is the rehearsal")
 
-// maxRehearsed bounds how long an operator waits for an answer.
-const maxRehearsed = 200
+// How long an operator waits for an answer is bounded. Rehearsing is less than what a server's answer may take.
+const (
+	maxRehearsed = 200
+	rehearsing   = 20 * time.Second
+)
 
 // Rehearsal is what a run would do now.
 type Rehearsal struct {
 	JobID     string         `json:"job_id"`
-	Rehearsed int            `json:"rehearsed"` // at most the first 200 of what is pending
+	Rehearsed int            `json:"rehearsed"` // the first of what is pending: at most 200, and what 20 s are enough for
 	Pending   int64          `json:"pending"`
 	Results   map[string]int `json:"results"`
 	Failures  []Failed       `json:"failures"` // the first 5
@@ -56,8 +60,13 @@ func (r *Replays) Rehearse(ctx context.Context, by audit.By, id string) (Rehears
 		return told, fmt.Errorf("reading what is pending: %w", err)
 	}
 	verb := "rehearse"
+	limited, cancel := context.WithTimeout(ctx, rehearsing)
+	defer cancel()
 	for _, item := range items {
-		result, trouble, err := r.rehearseOne(ctx, &item)
+		result, trouble, err := r.rehearseOne(limited, &item)
+		if limited.Err() != nil {
+			break // this one was cut off, which is no result
+		}
 		switch {
 		case errors.Is(err, ErrNotRehearsable):
 			verb, told.Refused = "preflight", ErrNotRehearsable.Error()
@@ -75,6 +84,7 @@ func (r *Replays) Rehearse(ctx context.Context, by audit.By, id string) (Rehears
 	for result, n := range told.Results {
 		job.Results[result] = int64(n)
 	}
+	ctx = context.WithoutCancel(ctx) // what was done is recorded, though the one who asked may be gone
 	return told, postgres.Transaction(ctx, r.DB, func(tx *gorm.DB) error { return recorded(ctx, tx, by, verb, job) })
 }
 

@@ -14,6 +14,7 @@ import (
 	"example.com/paycast/shared/audit"
 	"example.com/paycast/shared/consumertest"
 	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/inbox"
 	"example.com/paycast/shared/lease"
 	"example.com/paycast/shared/replay"
 	"example.com/paycast/shared/testkit"
@@ -156,4 +157,29 @@ func TestRedeliveredEventThatIsStillBadIsParkedOnceHoweverOftenItComes(t *testin
 	require.NoError(t, err)
 	w.reaches(c, again.JobID, replay.Done)
 	require.EqualValues(t, 1, w.count("t_effect WHERE event_id = ? AND mode = 'lane'", e.ID))
+}
+
+func TestRehearsalThatIsCutOffTellsWhatItHasSeenAndIsRecorded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, task := w.start()
+	w.letters("o", 3)
+	require.NoError(t, task.Stop())
+	r := w.bare(&atomic.Int64{})
+	job, err := r.Plan(t.Context(), anna, replay.Selection{EventType: event.PaymentSucceeded}, 0, false)
+	require.NoError(t, err)
+	ctx, cutOff := context.WithCancel(t.Context())
+	defer cutOff()
+	tried := 0
+	r.Try = func(ctx context.Context, _ inbox.Delivery) (inbox.Outcome, inbox.Trouble, error) {
+		if tried++; tried == 2 {
+			cutOff()
+			return "", inbox.Trouble{Class: inbox.ClassTransient, Text: ctx.Err().Error()}, nil
+		}
+		return inbox.Applied, inbox.Trouble{}, nil
+	}
+	told, err := r.Rehearse(ctx, anna, job.JobID)
+	require.NoError(t, err)
+	require.Equal(t, replay.Rehearsal{JobID: job.JobID, Rehearsed: 1, Pending: 3, Results: map[string]int{"applied": 1}, Failures: []replay.Failed{}}, told)
+	require.EqualValues(t, 1, w.count("t_audit WHERE verb = 'rehearse' AND detail LIKE '%; applied 1'"))
 }

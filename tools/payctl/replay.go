@@ -78,6 +78,9 @@ func (c replayPlan) Run(a *app) error {
 	return nil
 }
 
+// rehearsalTimeout is more than a service takes for an answer.
+const rehearsalTimeout = 30 * time.Second
+
 type replayRehearse struct {
 	said
 	ID string `arg:""`
@@ -93,6 +96,9 @@ func (c replayRehearse) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	patient := *p.HTTP
+	patient.Timeout = max(patient.Timeout, rehearsalTimeout)
+	p.HTTP = &patient
 	var told replay.Rehearsal
 	if err := p.PostJSON(a, replaysPath+"/"+url.PathEscape(c.ID)+"/rehearse", who, &told); err != nil {
 		return a.fleet.Explain(p, err)
