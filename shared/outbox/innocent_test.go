@@ -23,6 +23,7 @@ func (s *stage) killed(every time.Duration, kills int) {
 		relay := s.process("")
 		<-tick.C
 		relay.Kill()
+		s.afterDeath()
 		require.Zero(s.t, s.count("status = 'DEAD'"), "a relay's death is not its rows' fault")
 	}
 	s.process("")
