@@ -32,7 +32,7 @@ type Service struct {
 	BadData func(event.Order) event.Order
 	// Panics turns a good order into one over which the handler panics. Well-behaved services have none.
 	Panics func(event.Order) event.Order
-	// Within bounds what should happen soon; 0 means 40 s, enough for a busy machine and a lost group member.
+	// Within bounds what should happen soon; 0 means 2 min, enough for a very busy machine and a lost group member.
 	Within time.Duration
 }
 

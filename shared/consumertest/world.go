@@ -35,7 +35,7 @@ type world struct {
 func newWorld(t testing.TB, s Service, partitions int) *world {
 	t.Helper()
 	if s.Within == 0 {
-		s.Within = 40 * time.Second
+		s.Within = 2 * time.Minute
 	}
 	if s.Args == nil {
 		s.Args = []string{"serve"}
