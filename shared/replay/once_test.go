@@ -97,7 +97,6 @@ func TestReplayOfAnEventThatIsBeingHandledAppliesItOnce(t *testing.T) { // Y1
 	require.NoError(t, payment.Redeliver(t.Context(), replay.Redelivery{By: anna, Group: group, EventIDs: []string{last.ID}}))
 	w.until(1, "t_effect WHERE event_id = ?", last.ID)
 	require.EqualValues(t, 1, w.count("t_effect WHERE event_id = ?", e.ID))
-	require.EqualValues(t, 2, handled.Load(), "the second copy found it in the log")
 }
 
 func TestReplayKilledAfterPaymentHasSentAsksAgainAndAppliesOnce(t *testing.T) { // Y1
