@@ -110,45 +110,52 @@ func TestADeadlockRunsTheWholeHandlerAgainAndCountsNothing(t *testing.T) {
 
 func TestACommitWhoseAnswerIsLostIsSettledByLooking(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 1)
-	// COMMIT stands at a gate until the way back of its answer is cut.
-	require.NoError(t, w.db.Exec(`CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-		PERFORM pg_advisory_xact_lock_shared(4711); RETURN NEW; END $$;
-		CREATE CONSTRAINT TRIGGER f AFTER INSERT ON t_effect DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION f()`).Error)
-	pool, err := w.db.DB()
-	require.NoError(t, err)
-	gate, err := pool.Conn(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = gate.Close() }()
-	_, err = gate.ExecContext(t.Context(), "SELECT pg_advisory_lock(4711)")
-	require.NoError(t, err)
-	link, db := w.proxied()
-	var runs atomic.Int64
-	w.run(consumer.InTransaction(func(_ context.Context, tx *gorm.DB, e event.Event) error {
-		runs.Add(1)
-		return effect(tx, e)
-	}), func(c *consumer.Config) { c.DB = db })
-
-	w.send(paid("o-1"))
-	w.eventually("COMMIT is at the gate", func() bool {
-		return w.count("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = 4711 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())") == 1
-	})
-	link.CutAnswersAfter(0)
-	_, err = gate.ExecContext(t.Context(), "SELECT pg_advisory_unlock(4711)")
-	require.NoError(t, err)
-	w.eventually("it is committed", func() bool { return w.rows("SUCCESS") == 1 })
-	w.eventually("the consumer does not know", func() bool {
-		status, _ := w.ops(http.MethodGet, "/readyz", "")
-		return status == http.StatusServiceUnavailable
-	})
-	link.Heal()
-	w.send(paid("o-2"))
-	w.eventually("the next is done", func() bool { return w.rows("SUCCESS") == 2 })
-	require.EqualValues(t, 2, runs.Load(), "the first one ran once")
-	require.EqualValues(t, 2, w.count("SELECT count(*) FROM t_effect"))
-	require.Zero(t, w.count("SELECT count(*) FROM t_dead_letter"))
-	_, metrics := w.ops(http.MethodGet, "/metrics", "")
-	require.Contains(t, metrics, `consumer_dedup_hits_total{group="g"} 1`)
+	for what, c := range map[string]struct {
+		fails int64  // so many attempts
+		table string // written by the commit
+		state string // of the row that it leaves
+	}{
+		"of a success":           {0, "t_effect", "SUCCESS"},
+		"of a failed attempt":    {1, "t_message_retry", "RETRY"},
+		"of a final dead letter": {4, "t_dead_letter", "DEAD"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			open := w.gate("CONSTRAINT TRIGGER gate AFTER INSERT ON " + c.table + " DEFERRABLE INITIALLY DEFERRED FOR EACH ROW")
+			link, db := w.proxied()
+			var runs atomic.Int64
+			w.run(consumer.InTransaction(func(_ context.Context, tx *gorm.DB, e event.Event) error {
+				if e.AggregateID == "o-1" && runs.Add(1) <= c.fails {
+					return errors.New("not now")
+				}
+				return effect(tx, e)
+			}), func(cfg *consumer.Config) {
+				if cfg.DB = db; c.state == "RETRY" {
+					// Else the lane claims it before the link is whole, and the answer to that is lost as well.
+					cfg.Backoff, cfg.MaxBackoff = time.Hour, time.Hour
+				}
+			})
+			w.send(paid("o-1"))
+			w.arrives() // COMMIT does
+			link.CutAnswersAfter(0)
+			open()
+			w.eventually("it is committed", func() bool { return w.rows(c.state) == 1 })
+			w.eventually("the consumer does not know", func() bool {
+				status, _ := w.ops(http.MethodGet, "/readyz", "")
+				return status == http.StatusServiceUnavailable
+			})
+			link.Heal()
+			require.NoError(t, w.db.Exec("UPDATE t_message_consume SET next_retry_at = now() WHERE status = 'RETRY'").Error)
+			w.send(paid("o-2"))
+			w.eventually("all is decided", func() bool { return w.rows("SUCCESS")+w.rows("DEAD") == 2 })
+			dead := w.rows("DEAD")
+			require.EqualValues(t, 2-dead, w.count("SELECT count(*) FROM t_effect"))
+			require.Equal(t, dead, w.count("SELECT count(*) FROM t_dead_letter"))
+			require.EqualValues(t, min(c.fails+1, 4), runs.Load(), "what was committed did not run again")
+			require.EqualValues(t, 1, w.count("SELECT count(*) FROM t_message_consume WHERE aggregate_id = 'o-1' AND retry_count = ?", c.fails))
+		})
+	}
 }
 
 func TestManyFailuresInARowPauseThePartitionInsteadOfFillingTheLane(t *testing.T) {

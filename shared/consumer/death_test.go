@@ -20,10 +20,15 @@ import (
 // start runs a member as an operating-system process. how is the subcommand.
 func (w *world) start(how, attempts string) *testkit.Process {
 	w.t.Helper()
+	return w.launch(how, attempts, w.url, testkit.FreeAddr(w.t))
+}
+
+func (w *world) launch(how, attempts, url, opsAddr string) *testkit.Process {
+	w.t.Helper()
 	// What the process before has left in the lane is free at once: it is not there any more.
 	require.NoError(w.t, w.db.Exec("UPDATE t_message_consume SET lease_until = now() - interval '1 second' WHERE status = 'PROCESSING'").Error)
 	return testkit.Exec(w.t, "./testdata/member", map[string]string{
-		"DATABASE_URL": w.url, "KAFKA_BROKERS": w.broker.Brokers(), "OPS_ADDR": testkit.FreeAddr(w.t), "OPS_TOKEN": token,
+		"DATABASE_URL": url, "KAFKA_BROKERS": w.broker.Brokers(), "OPS_ADDR": opsAddr, "OPS_TOKEN": token,
 		"KAFKA_SESSION_TIMEOUT": "2s", "CONSUMER_HANDLER_TIMEOUT": "10m", "CONSUMER_LEASE": "1h", "CONSUMER_ATTEMPTS": attempts,
 		"CONSUMER_BACKOFF": "10ms", "CONSUMER_MAX_BACKOFF": "100ms", "CONSUMER_RETRY_POLL": "50ms",
 	}, how)
@@ -81,55 +86,23 @@ func TestKillsFromOutsideParkNothing(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 1)
-			open := w.gate("unlucky")
+			open := w.gate("TRIGGER gate BEFORE INSERT ON t_effect FOR EACH ROW WHEN (NEW.order_no = 'unlucky')")
 			w.send(paid("unlucky"), paid("behind"))
-			killed := func(p *testkit.Process) {
-				p.Kill()
-				// The server notices the death of a client only when it next talks to it.
-				require.NoError(t, w.db.Exec("SELECT pg_terminate_backend(pid)"+atTheGate).Error)
-				w.eventually("its transaction has ended", func() bool { return w.atTheGate() == 0 })
-			}
 			for range 4 {
 				p := w.start(how, "10")
-				w.eventually("the same message is in hand", func() bool { return w.atTheGate() > 0 })
-				killed(p)
+				w.arrives()
+				w.killed(p)
 			}
 			p := w.start(how, "10")
-			w.eventually("the same message is in hand", func() bool { return w.atTheGate() > 0 })
+			w.arrives()
 			w.eventually("it no longer holds up other orders", func() bool { return w.rows("SUCCESS") == 1 })
-			killed(p)
+			w.killed(p)
 			open()
 			w.start(how, "10")
 			w.eventually("it is done", func() bool { return w.rows("SUCCESS") == 2 })
 			require.EqualValues(t, 2, w.count("SELECT count(*) FROM t_effect"))
 			require.Zero(t, w.count("SELECT count(*) FROM t_dead_letter"))
 		})
-	}
-}
-
-const atTheGate = ` FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND wait_event = 'advisory'`
-
-func (w *world) atTheGate() int64 {
-	w.t.Helper()
-	return w.count("SELECT count(*)" + atTheGate)
-}
-
-// gate lets the transactions that write this order's effect wait, until opened.
-func (w *world) gate(order string) (open func()) {
-	w.t.Helper()
-	require.NoError(w.t, w.db.Exec(fmt.Sprintf(`
-		CREATE FUNCTION gate() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock_shared(4711); RETURN NEW; END $$;
-		CREATE TRIGGER gate BEFORE INSERT ON t_effect FOR EACH ROW WHEN (NEW.order_no = '%s') EXECUTE FUNCTION gate()`, order)).Error)
-	pool, err := w.db.DB()
-	require.NoError(w.t, err)
-	conn, err := pool.Conn(w.t.Context())
-	require.NoError(w.t, err)
-	_, err = conn.ExecContext(w.t.Context(), "SELECT pg_advisory_lock(4711)")
-	require.NoError(w.t, err)
-	w.t.Cleanup(func() { _ = conn.Close() })
-	return func() {
-		_, err := conn.ExecContext(w.t.Context(), "SELECT pg_advisory_unlock(4711)")
-		require.NoError(w.t, err)
 	}
 }
 

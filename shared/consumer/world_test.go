@@ -90,13 +90,21 @@ func (w *world) run(h consumer.Handler, change func(*consumer.Config)) *testkit.
 	})
 }
 
-// proxied opens the database through a link that the test can disturb.
-func (w *world) proxied() (*testkit.Link, *gorm.DB) {
+// behind is a link to the database that the test can disturb, and the URL through it.
+func (w *world) behind() (*testkit.Link, string) {
+	w.t.Helper()
 	u, err := url.Parse(w.url)
 	require.NoError(w.t, err)
 	link := testkit.Proxy(w.t, u.Host)
 	u.Host = link.Addr()
-	db, err := postgres.Open(w.t.Context(), u.String(), "consumer")
+	return link, u.String()
+}
+
+// proxied opens the database through a link.
+func (w *world) proxied() (*testkit.Link, *gorm.DB) {
+	w.t.Helper()
+	link, url := w.behind()
+	db, err := postgres.Open(w.t.Context(), url, "consumer")
 	require.NoError(w.t, err)
 	return link, db
 }
