@@ -13,6 +13,6 @@ func main() {
 		service.Command{Name: "api", Help: "serve orders and callbacks at HTTP_ADDR", Run: payment.API},
 		service.Command{Name: "relay", Help: "publish committed events to KAFKA_BROKERS", Run: payment.Relay},
 		service.Command{Name: "migrate", Help: "bring the database at DATABASE_URL up to date", Run: payment.Migrate},
-		service.Command{Name: "archive", Help: "move sent events and receipts older than ARCHIVE_AFTER into their archives, then end; run it from a timer, as the owner", Run: payment.Archive},
+		service.Command{Name: "archive", Help: "move sent events and receipts older than ARCHIVE_AFTER into their archives, then end; a relay with ARCHIVE_AFTER does it hourly", Run: payment.Archive},
 	)
 }

@@ -3,7 +3,6 @@ package outbox
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"gorm.io/gorm"
 
@@ -93,16 +92,7 @@ func archiveBatch(tx *gorm.DB, r Retention) (int, error) {
 	return len(ids), tx.Exec("delete from t_outbox_event where event_id in @ids", named).Error
 }
 
-// ensurePartition makes the partition of a month, "2026-01". The lock is for archivers that start in a new month at once.
+// ensurePartition makes the partition of a month, "2026-01".
 func ensurePartition(tx *gorm.DB, month string) error {
-	from, err := time.Parse("2006-01", month)
-	if err != nil {
-		return err
-	}
-	if err := tx.Exec("select pg_advisory_xact_lock(hashtext('t_outbox_archive'))").Error; err != nil {
-		return err
-	}
-	return tx.Exec(fmt.Sprintf(
-		"create table if not exists t_outbox_archive_%s partition of t_outbox_archive for values from ('%s') to ('%s')",
-		from.Format("2006_01"), from.Format(time.RFC3339), from.AddDate(0, 1, 0).Format(time.RFC3339))).Error
+	return tx.Exec("select t_outbox_archive_partition(cast(? as date))", month+"-01").Error
 }

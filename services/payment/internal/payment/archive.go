@@ -2,6 +2,8 @@ package payment
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"os"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"example.com/paycast/shared/outbox"
 	"example.com/paycast/shared/postgres"
 	"example.com/paycast/shared/service"
+	"example.com/paycast/shared/settings"
 	"example.com/paycast/shared/telemetry"
 )
 
@@ -21,38 +24,86 @@ var receipts = archive.Rows{
 	Final:   "received_at < now() - make_interval(secs => @window)",
 }
 
+// Archiving is what the subcommand and the relay's timer share.
+type Archiving struct {
+	After   time.Duration `env:"ARCHIVE_AFTER"`                    // rows younger than this stay
+	Horizon time.Duration `env:"REPLAY_HORIZON" envDefault:"168h"` // how far back a replay may reach
+}
+
+func (c Archiving) keep() archive.Retention {
+	return archive.Retention{Window: c.After, Kafka: kafka.Retention, Replay: c.Horizon}
+}
+
+func (c Archiving) check() error {
+	if err := c.keep().Validate(); err != nil {
+		return &service.ConfigError{Err: fmt.Errorf("ARCHIVE_AFTER: %w", err)}
+	}
+	return nil
+}
+
 // Archive is the subcommand `payment archive`: it moves sent outbox rows and callback receipts that nobody can need where they
-// are into their archives, and ends. Run it from a timer, as the owner of the tables, for it makes a partition for each month; killed at
-// any point, the next run goes on.
+// are into their archives, and ends. Killed at any point, the next run goes on.
 func Archive(ctx context.Context, env service.Env) error {
 	cfg := struct {
-		DatabaseURL string        `env:"DATABASE_URL,required,notEmpty"`
-		LogLevel    string        `env:"LOG_LEVEL" envDefault:"info"`
-		After       time.Duration `env:"ARCHIVE_AFTER" envDefault:"336h"`  // rows younger than this stay
-		Horizon     time.Duration `env:"REPLAY_HORIZON" envDefault:"168h"` // how far back a replay may reach
-	}{}
+		Archiving
+		DatabaseURL string `env:"DATABASE_URL,required,notEmpty"`
+		LogLevel    string `env:"LOG_LEVEL" envDefault:"info"`
+	}{Archiving: Archiving{After: 14 * 24 * time.Hour}}
 	if err := env.Parse(&cfg); err != nil {
 		return err
 	}
-	keep := outbox.Retention{Window: cfg.After, Kafka: kafka.Retention, Replay: cfg.Horizon}
-	if err := keep.Validate(); err != nil {
-		return &service.ConfigError{Err: err}
+	if err := cfg.check(); err != nil {
+		return err
 	}
 	log, err := telemetry.Logger(os.Stderr, "payment", cfg.LogLevel)
 	if err != nil {
 		return &service.ConfigError{Err: err}
 	}
-	db, err := postgres.Open(ctx, cfg.DatabaseURL, "payment-archive", postgres.WithPool(2))
+	return cfg.move(ctx, cfg.DatabaseURL, log)
+}
+
+func (c Archiving) move(ctx context.Context, url string, log *slog.Logger) error {
+	db, err := postgres.Open(ctx, url, "payment-archive", postgres.WithPool(1))
 	if err != nil {
 		return err
 	}
 	defer postgres.Close(db)
-	moved, err := outbox.Archive(ctx, db, keep)
-	log.InfoContext(ctx, "outbox rows archived", "rows", moved, "older_than", cfg.After.String())
+	moved, err := outbox.Archive(ctx, db, c.keep())
+	log.InfoContext(ctx, "outbox rows archived", "rows", moved, "older_than", c.After.String())
 	if err != nil {
 		return err
 	}
-	moved, err = archive.Move(ctx, db, keep, receipts)
-	log.InfoContext(ctx, "callback receipts archived", "rows", moved, "older_than", cfg.After.String())
+	moved, err = archive.Move(ctx, db, c.keep(), receipts)
+	log.InfoContext(ctx, "callback receipts archived", "rows", moved, "older_than", c.After.String())
 	return err
+}
+
+// archiveEvery is the time between two runs of the relay's archiver.
+const archiveEvery = time.Hour
+
+// archiver runs at the start and then on a timer, until ctx ends. What fails is tried again the next time: rows that stay where
+// they are do no harm. Several relays may do it at once.
+func (c Archiving) archiver(url string, log *slog.Logger) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		again := time.NewTicker(archiveEvery)
+		defer again.Stop()
+		for {
+			if err := c.move(ctx, url, log); err != nil && ctx.Err() == nil {
+				log.WarnContext(ctx, "archiving failed; trying again later", "error", err)
+			}
+			select {
+			case <-again.C:
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	}
+}
+
+// windows tells how long rows stay where they are.
+func (c Archiving) windows(_ context.Context, to *settings.Report) error {
+	for _, of := range []string{"sent events", "callback receipts"} {
+		to.Windows = append(to.Windows, settings.Window{Of: of, Keeps: settings.Duration(c.After)})
+	}
+	return nil
 }

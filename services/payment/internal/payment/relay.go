@@ -21,6 +21,8 @@ type relayConfig struct {
 	Margin   time.Duration `env:"OUTBOX_SETTLE_MARGIN"`
 	Poll     time.Duration `env:"OUTBOX_POLL"`
 	RetryCap time.Duration `env:"OUTBOX_RETRY_CAP"`
+
+	Archiving // with ARCHIVE_AFTER set, the relay runs the archiver too
 }
 
 // Relay is the subcommand `payment relay`: it publishes what API committed. It is a process of its own, so that the
@@ -29,6 +31,11 @@ func Relay(ctx context.Context, env service.Env) error {
 	cfg := relayConfig{Base: service.Base{OpsAddr: "127.0.0.1:9085"}}
 	if err := env.Parse(&cfg); err != nil {
 		return err
+	}
+	if cfg.After != 0 {
+		if err := cfg.check(); err != nil {
+			return err
+		}
 	}
 	debug.SetGCPercent(outbox.GCPercent)
 	p, err := service.Start(ctx, "relay", cfg.Base)
@@ -54,6 +61,10 @@ func Relay(ctx context.Context, env service.Env) error {
 	p.Ready("outbox", relay.Ready)
 	p.Settings(publisher.Settings)
 	p.Settings(relay.Settings)
+	p.Settings(cfg.windows)
 	p.Go("relay", relay.Run)
+	if cfg.After != 0 {
+		p.Go("archive", cfg.archiver(cfg.DatabaseURL, p.Log))
+	}
 	return p.Wait()
 }

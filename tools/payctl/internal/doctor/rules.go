@@ -212,7 +212,7 @@ func windows(f Facts) []Finding {
 				Rule: "window", Of: p.Name + ", " + w.Of,
 				OK:         w.Keeps == 0 || !forEver && time.Duration(w.Keeps) >= reach,
 				Arithmetic: fmt.Sprintf("kept %s >= max(Kafka's retention, replay horizon %v) = %v", kept(time.Duration(w.Keeps), 0), f.Horizon, reach),
-				Otherwise:  "a copy from Kafka or a replay comes when its trace is gone, and the effect is made twice; lengthen the window",
+				Otherwise:  "a copy from Kafka or a replay comes when its trace is gone: an effect is made twice, or an event is not found where a person looks; lengthen the window",
 			}
 			if forEver {
 				found.Arithmetic = fmt.Sprintf("kept %s >= Kafka's retention, for ever", kept(time.Duration(w.Keeps), 0))

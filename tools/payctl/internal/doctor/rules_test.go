@@ -73,6 +73,9 @@ func TestEachRuleIsBrokenByItsOwnConfiguration(t *testing.T) {
 		"no topic":                           {func(f *Facts, _ *Process) { f.Topics = nil }, "topics", "does not exist"},
 		"kafka cannot be asked":              {func(f *Facts, _ *Process) { f.Topics, f.Brokers, f.KafkaErr = nil, nil, errors.New("out of brokers") }, "topics", "out of brokers"},
 		"a log shorter than Kafka":           {func(_ *Facts, p *Process) { p.Report.Windows[0].Keeps = 24 * 3600 * second }, "window", "24h0m0s >= max"},
+		"sent events archived too soon": {func(_ *Facts, p *Process) {
+			p.Report.Windows = append(p.Report.Windows, settings.Window{Of: "sent events", Keeps: 100 * 3600 * second})
+		}, "window", "kept 100h0m0s >= max(Kafka's retention, replay horizon 168h0m0s) = 168h0m0s"},
 		"a log shorter than a topic for ever": {func(f *Facts, p *Process) {
 			f.Topics[0].Retention, p.Report.Windows[0].Keeps = -1, 9999*3600*second
 		}, "window", "for ever"},
