@@ -44,13 +44,14 @@ func (b *batch) run(ctx context.Context, rows []row, work chan<- chain) {
 	ctx = context.WithoutCancel(ctx) // what was sent has to be settled, also after the signal to stop
 	var done []outcome
 	var flush <-chan time.Time
+	whole := true // all that was to be settled so far has been
 	for left := len(rows); left > 0; {
 		select {
 		case o := <-b.results:
 			done = append(done, o)
 			left--
 		case <-flush:
-			b.settle(ctx, done)
+			whole = b.settle(ctx, done, false) && whole
 			done, flush = nil, nil
 			continue
 		}
@@ -58,7 +59,7 @@ func (b *batch) run(ctx context.Context, rows []row, work chan<- chain) {
 			flush = time.After(settleEvery)
 		}
 	}
-	b.settle(ctx, done)
+	b.settle(ctx, done, whole)
 }
 
 // send delivers one row after the other and stops at the first that is not accepted: a later event must not pass it.
@@ -127,26 +128,23 @@ func (r *Relay) note(ctx context.Context, b *batch, row row, a answer) {
 	}
 }
 
-// settle writes the outcomes. While the database does not answer it tries until the lease is over; the rows are then
-// taken over and sent again.
-func (b *batch) settle(ctx context.Context, done []outcome) {
-	if len(done) == 0 {
-		return
-	}
+// settle writes outcomes; last says that then the whole claim is settled. While the database does not answer it tries
+// until the lease is over, and gives up: the rows are then taken over and sent again.
+func (b *batch) settle(ctx context.Context, done []outcome, last bool) (settled bool) {
 	r := b.r
 	for failures := 0; ; failures++ {
 		try, cancel := context.WithTimeout(ctx, r.c.Margin)
-		fenced, err := r.settle(try, b.hold.Token, done)
+		fenced, err := r.settle(try, b.hold.Token, done, last)
 		cancel()
 		if err == nil {
 			b.settled(ctx, done, fenced)
-			return
+			return true
 		}
 		if time.Now().After(b.hold.End()) {
 			b.halted.Store(true)
 			r.c.Log.Error("outbox rows could not be settled before their lease ended; they will be sent again",
 				"rows", len(done), "destination", b.lane.destination, "error", err)
-			return
+			return false
 		}
 		r.c.Log.Warn("settling outbox rows failed; trying again", "rows", len(done), "error", err)
 		pause(ctx, jitter(r.c.RetryBase, r.c.Margin, failures))

@@ -25,14 +25,14 @@ type row struct {
 // selectCandidates locks rows that are due. It is the head of the claim and of the hold below. Rows that another relay
 // is working on are skipped, not waited for.
 //
-// The head of the index is full of rows that were sent since the last vacuum, and every walk from its very start reads
-// them all. So a claim starts where the one before it did (from). Rows that come in before that point, after a late
+// The head of the index is full of rows that were sent since the last vacuum, or are being sent, and every walk from its
+// very start reads them all. So a claim starts where the one before it did (from). Rows that come in before that point, after a late
 // commit or given back, wait for the next look from the start, a poll at most.
 const selectCandidates = `
 cand as materialized (
   select event_id, message_key, aggregate_version, next_retry_at, octet_length(payload) as bytes
   from t_outbox_event
-  where status in ('PENDING', 'RETRY') and held_by is null
+  where status in ('PENDING', 'RETRY') and sent_at is null and held_by is null
     and destination = @destination and alone = @alone and next_retry_at between @from and now()
   order by next_retry_at, created_at
   limit @batch
@@ -53,6 +53,8 @@ cand as materialized (
 //     swell the relay nor take longer to read than the lease lasts.
 //   - "= any(array(...))": with "in (select ... limit n)" the planner may run the sub-select again and claim more than n.
 //   - "materialized" keeps the planner at one index probe per key. Left free, it joins the candidates once for each.
+//   - The update changes no column that an index knows. What it has claimed is noted once, as a row of t_outbox_claim, where
+//     a takeover looks for it.
 const claimRows = `
 with` + selectCandidates + `,
 queue as materialized (
@@ -61,7 +63,7 @@ queue as materialized (
   cross join lateral (
     select e.event_id, e.message_key, e.aggregate_version
     from t_outbox_event e
-    where e.destination = @destination and e.message_key = k.message_key and e.status <> 'SENT' and not e.skipped
+    where e.destination = @destination and e.message_key = k.message_key and e.sent_at is null and not e.skipped
     order by e.aggregate_version
     limit k.n
   ) u
@@ -83,6 +85,10 @@ claimed as (
   where event_id = any(array(
     select event_id from sized where bytes_before < @bytes order by since, message_key, aggregate_version limit @most))
   returning event_id, event_type, message_key, aggregate_version, payload, headers, now() - created_at as age
+),
+noted as (
+  insert into t_outbox_claim (owner_token, lease_until, event_ids)
+  select @token, now() + @lease, array_agg(event_id) from claimed having count(*) > 0
 )
 select w.waiting, w.head, coalesce(event_id, ''), coalesce(event_type, ''), coalesce(message_key, ''),
        coalesce(aggregate_version, 0), payload, coalesce(headers, ''), coalesce(age, interval '0')
@@ -155,7 +161,7 @@ behind as (
     select e.event_id
     from t_outbox_event e
     where e.destination = @destination and e.message_key = c.message_key and e.aggregate_version < c.aggregate_version
-      and e.status <> 'SENT' and not e.skipped
+      and e.sent_at is null and not e.skipped
     order by e.aggregate_version
     limit 1
   ) f

@@ -56,7 +56,7 @@ func TestDeathsForOtherReasonsParkNoRow(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, rows, 1)
 	}
-	s.exec("update t_outbox_event set lease_until = now() - interval '1 second' where status = 'SENDING'")
+	s.leasesRunOut()
 	require.NoError(t, r.takeOver(t.Context()))
 	require.Zero(t, s.count("status = 'DEAD'"), "one death alone is no proof")
 	require.Equal(t, 6, s.count("takeover_count = 4 and alone"))
@@ -71,7 +71,7 @@ func TestDeathsForOtherReasonsParkNoRow(t *testing.T) {
 	unknown, given := rows[0], rows[1]
 	_, err = r.settle(t.Context(), hold.Token, []outcome{
 		{unknown, answer{result: resultUnknown, code: codeDeadline}}, {given, answer{result: resultNotSent}},
-	})
+	}, false)
 	require.NoError(t, err)
 	require.Equal(t, 1, s.count("event_id = $1 and takeover_count = 0 and alone", unknown.eventID))
 	require.Equal(t, 1, s.count("event_id = $1 and takeover_count = 4", given.eventID), "what was not sent has proved nothing")

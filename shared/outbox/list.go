@@ -28,7 +28,7 @@ type Listed struct {
 	Skipped          bool       `json:"skipped,omitempty"`
 	OwnerToken       *string    `json:"owner_token,omitempty"`
 	LeaseUntil       *time.Time `json:"lease_until,omitempty"`
-	NextRetryAt      time.Time  `json:"next_retry_at"`
+	NextRetryAt      *time.Time `json:"next_retry_at,omitempty"`
 	LastErrorCode    *string    `json:"last_error_code,omitempty"`
 	LastErrorMessage *string    `json:"last_error_message,omitempty"`
 	BrokerPartition  *int32     `json:"partition,omitempty"`
@@ -64,7 +64,7 @@ const (
 // countUnsent and the lists read the index of unsent rows, never the table of weeks of sent ones.
 const countUnsent = `
 select status, count(*) as n, count(held_by) as held, extract(epoch from now() - min(created_at))::float8 as oldest
-from t_outbox_event where status <> 'SENT' and not skipped group by status`
+from t_outbox_event where sent_at is null and not skipped group by status`
 
 // List answers GET /ops/outbox?status=&order_no=&after=&limit=. Without a filter it lists what is not sent; sent rows
 // are listed by order only.

@@ -50,7 +50,7 @@ func TestClaimReadsLittleWhateverLiesInTheTable(t *testing.T) {
 
 	blocks := func() (n int64) {
 		rows, err := r.db.Query(t.Context(), "explain (analyze, buffers, format json) "+claimRows, pgx.QueryExecModeExec, pgx.NamedArgs{
-			"destination": event.Topic, "alone": false, "from": time.Time{}, "batch": 100, "most": 100, "bytes": claimBytes, "token": "x", "lease": time.Minute,
+			"destination": event.Topic, "alone": false, "from": time.Time{}, "batch": 100, "most": 100, "bytes": claimBytes, "token": r.c.rule().Begin("x").Token, "lease": time.Minute,
 		})
 		require.NoError(t, err)
 		plan, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[[]struct {

@@ -79,7 +79,7 @@ select count(*) filter (where status <> 'DEAD'),
        count(*) filter (where status = 'DEAD'),
        count(distinct message_key) filter (where held_by is not null)
 from t_outbox_event
-where status <> 'SENT' and not skipped`
+where sent_at is null and not skipped`
 
 const pausedDestinations = `select destination, state = 'PAUSED' from t_outbox_destination`
 

@@ -46,6 +46,8 @@ type rowState struct {
 	status, lease int8
 	owner         int8
 	held          bool // by the first row of its key
+	// For a mutant only: the claim's own row is gone, so that no takeover finds this one.
+	forgotten bool
 }
 
 type workerState struct {
@@ -87,6 +89,7 @@ const (
 	staleHold            mutant = "hold behind a row without locking it"
 	holdsStay            mutant = "settle without freeing what is held"
 	noTakeover           mutant = "never take over"
+	forgetsEarly         mutant = "forget a claim when one of its rows is settled"
 	watermark            mutant = "read only rows beyond the last one seen"
 	deadCountsAsFinished mutant = "let a key go on behind a dead row by itself"
 )
@@ -178,7 +181,7 @@ func (m *model) claim(s state, w int) {
 				continue
 			}
 			any = true
-			t.row[i].status, t.row[i].owner, t.row[i].lease = claimed, int8(w), leaseTicks
+			t.row[i].status, t.row[i].owner, t.row[i].lease, t.row[i].forgotten = claimed, int8(w), leaseTicks, false
 			t.worker[w].phase[i] = waiting
 			if m.mutant == watermark {
 				t.seen = max(t.seen, int8(i)+1)
@@ -284,6 +287,9 @@ func (m *model) settle(s state, w, i int) {
 			m.violate("a settle has changed a row that was not its own any more")
 		}
 		t.apply(i, phase, m.mutant)
+		for j := range t.row {
+			t.row[j].forgotten = t.row[j].forgotten || m.mutant == forgetsEarly && t.row[j].owner == int8(w)
+		}
 		m.emit(t) // the reply is lost
 	}
 	if phase == accepted {
@@ -377,7 +383,7 @@ func (m *model) takeOver(s state, w int) {
 	}
 	for i := range rows {
 		r := s.row[i]
-		expired := r.status == claimed && r.lease == 0
+		expired := r.status == claimed && r.lease == 0 && !r.forgotten
 		switch m.mutant {
 		case workerClock:
 			expired = r.status == claimed && r.lease <= int8(w) // the second relay's clock is a tick ahead

@@ -108,7 +108,7 @@ func TestTakeoverObeysTheOrderOfTheKey(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, rows, 3)
 	// It settles the first as unreachable, with a long pause, and dies before it gives back the others.
-	_, err = dead.settle(t.Context(), hold.Token, []outcome{{chains(rows)[0][0], answer{result: resultUnreachable, code: codeNoBroker}}})
+	_, err = dead.settle(t.Context(), hold.Token, []outcome{{chains(rows)[0][0], answer{result: resultUnreachable, code: codeNoBroker}}}, false)
 	require.NoError(t, err)
 	s.exec("update t_outbox_event set next_retry_at = now() + interval '1 hour' where aggregate_version = 1")
 	s.leasesRunOut()
@@ -141,7 +141,7 @@ func TestNoRowIsHeldByOneThatHasGone(t *testing.T) {
 			}
 		})
 		wg.Go(func() {
-			if _, err := r.settle(t.Context(), hold.Token, []outcome{{rows[0], answer{result: resultAccepted, offset: -1}}}); err != nil {
+			if _, err := r.settle(t.Context(), hold.Token, []outcome{{rows[0], answer{result: resultAccepted, offset: -1}}}, true); err != nil {
 				t.Error(err)
 			}
 		})

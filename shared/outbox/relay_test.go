@@ -143,7 +143,7 @@ func TestRowOfADeadRelayIsTakenOverAndItsLateSettleChangesNothing(t *testing.T) 
 	for _, late := range []answer{
 		{result: resultAccepted, partition: 3, offset: 99}, {result: resultUnknown, code: codeDeadline}, {result: resultRejected, code: "x"}, {result: resultNotSent},
 	} {
-		fenced, err := zombie.settle(t.Context(), hold.Token, []outcome{{rows[0], late}})
+		fenced, err := zombie.settle(t.Context(), hold.Token, []outcome{{rows[0], late}}, true)
 		require.NoError(t, err)
 		require.Equal(t, 1, fenced)
 	}
@@ -182,7 +182,7 @@ func TestSettleByIDAloneTakesTheRowOutOfItsSuccessorsHands(t *testing.T) {
 	require.NoError(t, err)
 
 	// The damage: Kafka's confirmation to the successor is lost, and the event will be sent a third time.
-	fenced, err := successor.settle(t.Context(), hold.Token, []outcome{{again[0], answer{result: resultAccepted}}})
+	fenced, err := successor.settle(t.Context(), hold.Token, []outcome{{again[0], answer{result: resultAccepted}}}, true)
 	require.NoError(t, err)
 	require.Equal(t, 1, fenced)
 	require.Equal(t, 1, s.count("status = 'RETRY'"))

@@ -135,7 +135,7 @@ func TestModelOfTheProtocolHoldsInEveryReachableState(t *testing.T) {
 func TestModelFindsTheDamageOfEveryMutant(t *testing.T) {
 	killed := 0
 	mutants := []mutant{settleByID, staleTakeover, workerClock, markFirst, skipLockedOnly, takeoverPastFront, chainGoesOn, sameToken,
-		staleHold, holdsStay, noTakeover, watermark, deadCountsAsFinished}
+		staleHold, holdsStay, noTakeover, forgetsEarly, watermark, deadCountsAsFinished}
 	for _, mu := range mutants {
 		broken, _, stuck := search(mu)
 		if broken == "" && stuck > 0 {

@@ -16,8 +16,7 @@ type outcome struct {
 
 // settleSent, settleRest and freeHeld write outcomes in sets, in one transaction and one round trip. The first two are
 // fenced: token and SENDING prove that the claim is still ours. They join a list; on the relay's connections, which plan
-// without table scans (see connect), that is one index probe per row, or one walk over the rows in SENDING: either is
-// bounded by what relays have in flight, whatever the statistics say.
+// without table scans (see connect), that is one probe of the primary key per row, whatever the statistics say.
 const settleSent = `
 update t_outbox_event e
 set status = 'SENT', broker_partition = a.partition, broker_offset = nullif(a.place, -1), sent_at = now(),
@@ -30,7 +29,7 @@ where e.event_id = a.event_id and e.owner_token = @token and e.status = 'SENDING
 const settleRest = `
 update t_outbox_event e
 set status             = coalesce(a.status, case when e.last_error_code is null then 'PENDING' else 'RETRY' end),
-    next_retry_at      = case when a.status = 'RETRY' then now() + ` + backoff + ` else e.next_retry_at end,
+    next_retry_at      = case a.status when 'RETRY' then now() + ` + backoff + ` when 'DEAD' then null else e.next_retry_at end,
     retry_count        = e.retry_count + a.counted,
     takeover_count     = case when a.status is null then e.takeover_count else 0 end,
     alone              = e.alone or a.alone,
@@ -46,9 +45,13 @@ where e.event_id = a.event_id and e.owner_token = @token and e.status = 'SENDING
 const freeHeld = `
 update t_outbox_event set held_by = null, updated_at = now() where held_by = any(@ids::text[])`
 
-// settle writes the outcomes of one claim. fenced is the number of rows that were no longer ours; nothing was changed
-// on them.
-func (r *Relay) settle(ctx context.Context, token string, outcomes []outcome) (fenced int, err error) {
+// endClaim forgets a claim of which every row is settled. Forgotten earlier, rows would stay in SENDING for ever.
+const endClaim = `
+delete from t_outbox_claim where owner_token = @token`
+
+// settle writes outcomes of one claim, and with the last of them ends it. fenced is the number of rows that were no longer
+// ours; nothing was changed on them.
+func (r *Relay) settle(ctx context.Context, token string, outcomes []outcome, last bool) (fenced int, err error) {
 	var sent struct {
 		ids        []string
 		partitions []int32
@@ -95,6 +98,9 @@ func (r *Relay) settle(ctx context.Context, token string, outcomes []outcome) (f
 	}
 	if len(sent.ids) > 0 {
 		batch.Queue(freeHeld, pgx.StrictNamedArgs{"ids": sent.ids})
+	}
+	if last {
+		batch.Queue(endClaim, pgx.StrictNamedArgs{"token": token})
 	}
 	if err := r.db.SendBatch(ctx, batch).Close(); err != nil {
 		return 0, fmt.Errorf("settling outbox rows: %w", err)

@@ -139,7 +139,7 @@ func (s *stage) count(where string, args ...any) (n int) {
 // leasesRunOut is what time does to the claims of relays that have gone.
 func (s *stage) leasesRunOut() {
 	s.t.Helper()
-	s.exec("update t_outbox_event set lease_until = now() - interval '1 second' where status = 'SENDING'")
+	s.exec("update t_outbox_claim set lease_until = now() - interval '1 second'")
 }
 
 // eventually waits until exactly n rows match.

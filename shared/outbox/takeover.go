@@ -15,20 +15,40 @@ const (
 	codeTooLarge     = "message_too_large"
 )
 
-// takeOver ends claims whose lease has run out, by the database's clock. The rows become due again, and the ordinary
+// takeOver ends claims whose lease has run out, by the database's clock. Their rows become due again, and the ordinary
 // claim takes them, under the ordinary rule of order. A row whose claims ended this way @crashes times is claimed alone
 // from then on: it, and nothing else, is then in the relay's hands. It is DEAD when its relay has died @crashes times
 // more. Once is no proof: a relay that somebody kills always has some row in its hands. Any answer, and any second that a
 // relay lives on with the row, clears it; see settleRest and clearSuspect.
 //
-// Expiry is tested on the locked row, so a row settled meanwhile is left as it is.
+// A claim's token is tested on the locked row, so a row settled meanwhile is left as it is. A row that somebody else has
+// locked is skipped. The claim is forgotten when a later look finds no row under its token; until then it comes after the
+// other claims, once a second.
 const takeOver = `
-with expired as materialized (
+with ended as materialized (
+  select owner_token, event_ids
+  from t_outbox_claim
+  where lease_until < now()
+  order by lease_until
+  limit 10
+  for update skip locked
+),
+left_open as materialized (
+  select e.event_id, e.owner_token
+  from ended c join t_outbox_event e on e.event_id = any(c.event_ids) and e.owner_token = c.owner_token
+),
+forgotten as (
+  delete from t_outbox_claim
+  where owner_token = any(array(select owner_token from ended except select owner_token from left_open))
+),
+seen as (
+  update t_outbox_claim set lease_until = now() + interval '1 second'
+  where owner_token = any(array(select owner_token from left_open))
+),
+expired as materialized (
   select event_id
   from t_outbox_event
-  where status = 'SENDING' and lease_until < now()
-  order by lease_until
-  limit @batch
+  where event_id = any(array(select event_id from left_open)) and owner_token = any(array(select owner_token from ended))
   for update skip locked
 )
 update t_outbox_event
@@ -37,7 +57,7 @@ set status             = case when alone and takeover_count + 1 >= 2 * @crashes 
     last_error_message = 'claimed by ' || owner_token || ', not settled by ' || lease_until,
     alone              = takeover_count + 1 >= @crashes,
     takeover_count     = takeover_count + 1,
-    next_retry_at      = now() + ` + backoff + `,
+    next_retry_at      = case when alone and takeover_count + 1 >= 2 * @crashes then null else now() + ` + backoff + ` end,
     owner_token = null, lease_until = null, updated_at = now()
 where event_id = any(array(select event_id from expired))
 returning event_id, aggregate_id, destination, event_type, status, takeover_count`
@@ -48,7 +68,7 @@ const backoff = `random() * least(@cap::interval, @base::interval * power(2, lea
 
 func (r *Relay) takeOver(ctx context.Context) error {
 	found, err := r.db.Query(ctx, takeOver, pgx.StrictNamedArgs{
-		"batch": r.c.Batch, "crashes": r.c.Crashes, "base": r.c.RetryBase, "cap": r.c.RetryCap,
+		"crashes": r.c.Crashes, "base": r.c.RetryBase, "cap": r.c.RetryCap,
 		"crashes_relay": codeCrashesRelay, "lease_expired": codeLeaseExpired,
 	})
 	if err != nil {
@@ -79,7 +99,8 @@ const suspectLives = time.Second
 
 // clearSuspect forgets how many relays have died with a row, because this one has not.
 const clearSuspect = `
-update t_outbox_event set takeover_count = 0, updated_at = now() where owner_token = @token and status = 'SENDING'`
+update t_outbox_event set takeover_count = 0, updated_at = now()
+where event_id = any(array(select unnest(event_ids) from t_outbox_claim where owner_token = @token)) and owner_token = @token`
 
 // clear is a courtesy to the row: without it, a relay that is killed while Kafka hangs counts against it.
 func (r *Relay) clear(ctx context.Context, token string) {

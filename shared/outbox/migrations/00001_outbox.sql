@@ -18,7 +18,7 @@ create table t_outbox_event (
     alone              boolean      not null default false, -- to be sent while nothing else is
     held_by            varchar(64), -- the event of the same key that must go first
     skipped            boolean      not null default false, -- DEAD, and later events of its key may pass
-    next_retry_at      timestamptz  not null default now(),
+    next_retry_at      timestamptz           default now(), -- null when DEAD: not by itself
     last_error_code    varchar(64),
     last_error_message varchar(512),
     broker_partition   int,
@@ -35,9 +35,13 @@ create table t_outbox_event (
         (status = 'SENT') = (sent_at is not null) and (status = 'SENT') = (broker_partition is not null)
         and (status = 'SENT' or broker_offset is null)),
     constraint t_outbox_event_held check (held_by is null or status in ('PENDING', 'RETRY')),
+    constraint t_outbox_event_due check (next_retry_at is not null or status = 'DEAD'),
     constraint t_outbox_event_skipped check (not skipped or status = 'DEAD'),
     constraint t_outbox_event_error check (status not in ('RETRY', 'DEAD') or last_error_code is not null)
 ) with (
+    -- No index knows what a claim changes, so that it writes no index entry if the new version finds room beside the old
+    -- one (a HOT update). Less than half a page: a claimed row is longer than a waiting one.
+    fillfactor = 45,
     -- Each event leaves two dead versions of its row behind (claimed, sent). The default waits for a fifth of the table
     -- to be dead, which on a table that keeps weeks of SENT rows means never; the claim would read through the remains.
     autovacuum_vacuum_scale_factor = 0,
@@ -48,17 +52,27 @@ create table t_outbox_event (
     autovacuum_vacuum_cost_delay = 0
 );
 
--- What may be claimed. Held rows are not in it, so that a long tail behind one row costs the claim nothing.
+-- What may be claimed, and what is. Held and DEAD rows are not in it, so that a long tail behind one row costs the claim
+-- nothing.
 create index t_outbox_event_due on t_outbox_event (destination, alone, next_retry_at, created_at)
-    where status in ('PENDING', 'RETRY') and held_by is null;
+    where sent_at is null and held_by is null and next_retry_at is not null;
 
 -- The queue of each key. Unique: the order within a key is total.
 create unique index t_outbox_event_queue on t_outbox_event (destination, message_key, aggregate_version)
-    where status <> 'SENT' and not skipped;
+    where sent_at is null and not skipped;
 
--- Whom a row holds up, and whose lease has ended.
+-- Whom a row holds up.
 create index t_outbox_event_held on t_outbox_event (held_by) where held_by is not null;
-create index t_outbox_event_lease on t_outbox_event (lease_until) where status = 'SENDING';
+
+-- The claims under way: where to look for rows whose lease has ended. A row comes in the statement that claims, and goes
+-- when nothing is claimed under its token any more.
+create table t_outbox_claim (
+    owner_token varchar(64)   not null primary key,
+    lease_until timestamptz   not null,
+    event_ids   varchar(64)[] not null
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+create index t_outbox_claim_lease on t_outbox_claim (lease_until);
+alter table t_outbox_claim alter column event_ids set storage external; -- it lives for a moment: no compression
 
 -- What is wrong with a topic is kept here and not on its rows. A destination without a row is OPEN.
 create table t_outbox_destination (
@@ -74,4 +88,5 @@ create table t_outbox_destination (
 
 -- +goose Down
 drop table t_outbox_destination;
+drop table t_outbox_claim;
 drop table t_outbox_event;

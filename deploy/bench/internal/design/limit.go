@@ -24,7 +24,7 @@ const limitClaim = `
 update t_outbox_event set status = 'SENDING', owner_token = 'limit', lease_until = now() + interval '15 seconds', updated_at = now()
 where event_id = any(array(
   select event_id from t_outbox_event
-  where status in ('PENDING', 'RETRY') and held_by is null and destination = $1 and alone = false and next_retry_at <= now()
+  where status in ('PENDING', 'RETRY') and sent_at is null and held_by is null and destination = $1 and alone = false and next_retry_at <= now()
   order by next_retry_at, created_at limit $2 for update skip locked))
 returning event_id, event_type, message_key, aggregate_version, payload, headers`
 

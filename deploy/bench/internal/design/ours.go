@@ -20,7 +20,7 @@ func ours() Design {
 	return Design{
 		Name: "ours", Label: "paycast",
 		Backlog: "ours", Fill: fillOurs, Append: newOurAppender, Run: runOurs,
-		Done: `select not exists (select from t_outbox_event where status <> 'SENT' and not skipped)`,
+		Done: `select not exists (select from t_outbox_event where sent_at is null and not skipped)`,
 	}
 }
 

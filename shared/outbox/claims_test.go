@@ -1,0 +1,131 @@
+package outbox
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/testkit"
+)
+
+// claims is how many claims are under way.
+func (s *stage) claims() (n int) {
+	s.t.Helper()
+	require.NoError(s.t, s.sql.QueryRow(s.t.Context(), "select count(*) from t_outbox_claim").Scan(&n))
+	return n
+}
+
+func (s *stage) eventuallyNoClaim() {
+	s.t.Helper()
+	testkit.Eventually(s.t, soon, func() error {
+		if n := s.claims(); n > 0 {
+			return fmt.Errorf("%d claims are not forgotten", n)
+		}
+		return nil
+	})
+}
+
+// Most of what a claim used to cost were entries in indexes.
+func TestClaimWritesNoIndexEntry(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.fill("A", 500, 500)
+	r := s.relay()
+	require.NoError(t, pgx.BeginFunc(t.Context(), r.db, func(tx pgx.Tx) error {
+		_, err := tx.Exec(t.Context(), claimRows, pgx.NamedArgs{
+			"destination": event.Topic, "alone": false, "from": time.Time{}, "batch": 500, "most": 500, "bytes": claimBytes, "token": "x", "lease": time.Minute,
+		})
+		require.NoError(t, err)
+		var updated, hot int
+		require.NoError(t, tx.QueryRow(t.Context(), `select pg_stat_get_xact_tuples_updated(c), pg_stat_get_xact_tuples_hot_updated(c)
+			from cast('t_outbox_event' as regclass) c`).Scan(&updated, &hot))
+		require.Equal(t, 500, updated)
+		require.Equal(t, updated, hot, "an index knows a column that a claim changes, or pages are filled too far")
+		return nil
+	}))
+}
+
+func TestClaimIsForgottenWithItsLastRowAndNotBefore(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.fill("A", 2, 2)
+	r := s.relay()
+	hold := r.c.rule().Begin("x")
+	rows, _, err := r.claim(t.Context(), hold, &lane{destination: event.Topic}, 10)
+	require.NoError(t, err)
+	work := make(chan chain, 2)
+	b := &batch{r: r, lane: lane{destination: event.Topic}, hold: hold, results: make(chan outcome, 2)}
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		b.run(t.Context(), rows, work)
+	}()
+	first, second := (<-work).rows[0], (<-work).rows[0]
+	b.results <- outcome{first, answer{result: resultAccepted}}
+	s.eventually(1, "status = 'SENT'")
+	require.Equal(t, 1, s.claims())
+	b.results <- outcome{second, answer{result: resultAccepted}}
+	<-finished
+	require.Equal(t, 2, s.count("status = 'SENT'"))
+	require.Zero(t, s.claims())
+}
+
+// The first row's settle is given up and the second's is not. Forgotten with the second, the first would stay claimed for
+// ever.
+func TestRowWhoseSettleWasGivenUpIsTakenOver(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.fill("A", 2, 2)
+	s.exec(`create function refuse() returns trigger language plpgsql as $$ begin raise exception 'refused'; end $$`)
+	s.exec(`create trigger refuse before update on t_outbox_event for each row when (new.status = 'SENT') execute function refuse()`)
+	r := s.relay(func(c *Config) { c.Lease, c.Deadline, c.Margin = 2*time.Second, time.Second, 500*time.Millisecond })
+	hold := r.c.rule().Begin("x")
+	rows, _, err := r.claim(t.Context(), hold, &lane{destination: event.Topic}, 10)
+	require.NoError(t, err)
+	work := make(chan chain, 2)
+	b := &batch{r: r, lane: lane{destination: event.Topic}, hold: hold, results: make(chan outcome, 2)}
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		b.run(t.Context(), rows, work)
+	}()
+	first, second := (<-work).rows[0], (<-work).rows[0]
+	b.results <- outcome{first, answer{result: resultAccepted}}
+	testkit.Eventually(t, soon, func() error {
+		if len(s.logs.Find("outbox rows could not be settled before their lease ended; they will be sent again")) == 0 {
+			return fmt.Errorf("the settle has not been given up")
+		}
+		return nil
+	})
+	s.exec(`drop trigger refuse on t_outbox_event`)
+	b.results <- outcome{second, answer{result: resultAccepted}}
+	<-finished
+	require.Equal(t, 1, s.count("status = 'SENDING' and event_id = $1", first.eventID))
+	s.leasesRunOut()
+	s.run()
+	s.eventually(2, "status = 'SENT'")
+	s.eventuallyNoClaim()
+}
+
+func TestRowThatIsLockedDuringATakeoverIsTakenOverLater(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.fill("A", 3, 3)
+	gone := s.relay()
+	_, _, err := gone.claim(t.Context(), gone.c.rule().Begin("gone"), &lane{destination: event.Topic}, 10)
+	require.NoError(t, err)
+	s.leasesRunOut()
+	somebody := s.connect()
+	s.must(somebody, "begin; select from t_outbox_event where event_id = 'A-1' for update")
+	s.run()
+	s.eventually(2, "status = 'SENT'")
+	require.Equal(t, 1, s.count("status = 'SENDING' and event_id = 'A-1'"))
+	require.Equal(t, 1, s.claims())
+	s.must(somebody, "rollback")
+	s.eventually(3, "status = 'SENT'")
+	s.eventuallyNoClaim()
+}
