@@ -40,6 +40,9 @@ type Settings struct {
 	ArchiveAfter  time.Duration `env:"CONSUME_LOG_ARCHIVE_AFTER"`
 	ReplayHorizon time.Duration `env:"REPLAY_HORIZON" envDefault:"168h"` // how far back a replay may reach
 
+	// How often old finished rows and old closed letters are looked for, from the start on. 0 means every hour.
+	SweepEvery time.Duration `env:"CONSUMER_SWEEP_EVERY" envDefault:"1h"`
+
 	// Where replays and reapply get an event that this group has not kept. Without it they refuse, and say so.
 	SourceURL   string `env:"PAYMENT_OPS_URL"`
 	SourceToken string `env:"OPS_TOKEN"`
@@ -74,6 +77,9 @@ func (s Settings) Validate() error {
 		if d <= 0 {
 			bad = append(bad, fmt.Errorf("%s must be positive", name))
 		}
+	}
+	if s.SweepEvery < 0 {
+		bad = append(bad, errors.New("CONSUMER_SWEEP_EVERY must not be negative"))
 	}
 	if s.ReplayRetention < 0 {
 		bad = append(bad, errors.New("REPLAY_RETENTION must not be negative"))

@@ -13,7 +13,7 @@ import (
 func (w *world) gate(trigger string) (open func()) {
 	w.t.Helper()
 	require.NoError(w.t, w.db.Exec(fmt.Sprintf(`
-		CREATE FUNCTION gate() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock_shared(4711); RETURN NEW; END $$;
+		CREATE FUNCTION gate() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock_shared(4711); RETURN coalesce(NEW, OLD); END $$;
 		CREATE %s EXECUTE FUNCTION gate()`, trigger)).Error)
 	pool, err := w.db.DB()
 	require.NoError(w.t, err)

@@ -59,6 +59,7 @@ func run(p *service.Process, cfg Config, together int, h Handler, consume func(*
 	p.Go("consumer", consume(c))
 	p.Go("retry lane", c.lane)
 	p.Go("consumer watch", c.watch)
+	p.Go("consumer sweep", c.sweep)
 	p.Go("replays", replays.Run)
 	return nil
 }

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -17,23 +18,26 @@ import (
 // watchEvery is how often offsets and counts are read.
 const watchEvery = 5 * time.Second
 
-// sweepEvery is how often closed dead letters and finished rows are looked through for old ones.
-const sweepEvery = time.Hour
-
-// watch keeps the gauges true, notices partitions that do not move and sweeps, until ctx ends.
+// watch keeps the gauges true and notices partitions that do not move, until ctx ends.
 func (c *consumer) watch(ctx context.Context) error {
-	for swept := (time.Time{}); ; {
-		if time.Since(swept) > sweepEvery {
-			swept = time.Now()
-			c.archive(ctx)
-			if n, err := inbox.Sweep(ctx, c.DB, c.Group, c.LetterRetention); err != nil && ctx.Err() == nil {
-				c.log.Warn("deleting old dead letters", "group", c.Group, "error", scrub(err))
-			} else if n > 0 {
-				c.log.Info("old dead letters deleted", "group", c.Group, "letters", n)
-			}
-		}
+	for {
 		c.look(ctx)
 		if !sleep(ctx, watchEvery) {
+			return nil
+		}
+	}
+}
+
+// sweep deletes closed dead letters and archives finished rows, each after its time, until ctx ends.
+func (c *consumer) sweep(ctx context.Context) error {
+	for {
+		c.archive(ctx)
+		if n, err := inbox.Sweep(ctx, c.DB, c.Group, c.LetterRetention); err != nil && ctx.Err() == nil {
+			c.log.Warn("deleting old dead letters", "group", c.Group, "error", scrub(err))
+		} else if n > 0 {
+			c.log.Info("old dead letters deleted", "group", c.Group, "letters", n)
+		}
+		if !sleep(ctx, cmp.Or(c.SweepEvery, time.Hour)) {
 			return nil
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"strings"
+	"time"
 
 	"gorm.io/gorm"
 
@@ -20,6 +21,10 @@ func main() {
 	h := consumer.InTransaction(handle)
 	service.Main("member",
 		service.Command{Name: "each", Run: member(func(p *service.Process, cfg consumer.Config) error { return consumer.Run(p, cfg, h) })},
+		service.Command{Name: "archives", Run: member(func(p *service.Process, cfg consumer.Config) error {
+			cfg.ArchiveAfter, cfg.SweepEvery = 30*24*time.Hour, 100*time.Millisecond
+			return consumer.Run(p, cfg, h)
+		})},
 		service.Command{Name: "batches", Run: member(func(p *service.Process, cfg consumer.Config) error {
 			return batch.Run(p, batch.Config{Config: cfg, Size: 8}, h)
 		})},
