@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/stretchr/testify/require"
@@ -30,7 +29,7 @@ func (s *stack) process(t *testing.T, more service.Env) *testkit.Process {
 	maps.Copy(env, more)
 	env["HTTP_ADDR"], env["OPS_ADDR"] = testkit.FreeAddr(t), testkit.FreeAddr(t)
 	p := testkit.Exec(t, program, env, "api")
-	p.WaitReady(env["OPS_ADDR"], 20*time.Second)
+	p.WaitReady(env["OPS_ADDR"], soon)
 	s.url, s.ops.BaseURL = "http://"+env["HTTP_ADDR"], "http://"+env["OPS_ADDR"]
 	return p
 }
@@ -64,7 +63,7 @@ func TestSecretsThatProtectNothingStopTheStart(t *testing.T) {
 	env = maps.Clone(good)
 	env["WEBHOOK_SECRETS"] = "hunter2-hunter2-hunter2"
 	p := testkit.Exec(t, program, env, "api")
-	require.ErrorContains(t, p.Wait(10*time.Second), "exit status 2")
+	require.ErrorContains(t, p.Wait(soon), "exit status 2")
 	require.Contains(t, p.Stderr(), "WEBHOOK_SECRETS")
 	require.NotContains(t, p.Stderr(), "hunter2")
 }
@@ -133,8 +132,8 @@ func TestStoppedProcessFinishesTheCallbackThatItHasTaken(t *testing.T) {
 	}()
 	s.waiting(1)
 	ended := make(chan error, 1)
-	go func() { ended <- p.Term(20 * time.Second) }()
-	testkit.Eventually(t, 10*time.Second, func() error {
+	go func() { ended <- p.Term(soon) }()
+	testkit.Eventually(t, soon, func() error {
 		if err := leaving.ops.GetJSON(t.Context(), "/readyz", nil, nil); err == nil {
 			return fmt.Errorf("still ready")
 		}
@@ -177,7 +176,7 @@ func TestPhoneAndSecretsStayWhereTheyBelong(t *testing.T) {
 	metrics := s.metrics()
 	require.NotContains(t, metrics, no, "no ids as labels")
 	said.WriteString(metrics)
-	require.NoError(t, p.Term(10*time.Second))
+	require.NoError(t, p.Term(soon))
 
 	digits := strings.TrimPrefix(phone, "+")
 	require.Contains(t, p.Stderr(), "sabotage", "the trouble itself is logged")
@@ -262,10 +261,10 @@ func TestReadyOnlyOnceTheTablesAreThere(t *testing.T) {
 			return nil
 		}
 	}
-	testkit.Eventually(t, 10*time.Second, says("t_order"))
+	testkit.Eventually(t, soon, says("t_order"))
 	require.Contains(t, readyz(), "503")
 	require.NoError(t, payment.Migrate(t.Context(), env))
-	testkit.Eventually(t, 10*time.Second, says("200 OK"))
+	testkit.Eventually(t, soon, says("200 OK"))
 }
 
 func TestFiveStartersMigrateAtOnce(t *testing.T) {

@@ -30,7 +30,7 @@ func TestSentEventGoesToOneGroupOnceMoreByteForByteFromOutboxAndArchive(t *testi
 		var unsent int
 		require.NoError(t, s.db.QueryRow(t.Context(), "select count(*) from t_outbox_event where status <> 'SENT'").Scan(&unsent))
 		return unsent == 0
-	}, 20*time.Second, 20*time.Millisecond)
+	}, soon, 20*time.Millisecond)
 	first := testkit.ReadTopic(t, broker.Brokers(), event.Topic)
 	require.Len(t, first, 2)
 	paid, err := event.Decode(first[1])

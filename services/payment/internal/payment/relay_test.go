@@ -27,7 +27,7 @@ func TestPaidOrderReachesKafkaByteForByte(t *testing.T) {
 		require.NoError(t, s.ops.GetJSON(t.Context(), "/ops/facts", map[string][]string{"order_no": {no}}, &sent))
 		events := sent.Orders[0].Events
 		return len(events) == 2 && events[0].Status == "SENT" && events[1].Status == "SENT"
-	}, 20*time.Second, 20*time.Millisecond)
+	}, soon, 20*time.Millisecond)
 
 	records := testkit.ReadTopic(t, broker.Brokers(), event.Topic)
 	require.Len(t, records, 2)

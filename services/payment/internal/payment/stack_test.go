@@ -28,6 +28,8 @@ const (
 	merchant = "merchant-1"
 	opsToken = "an-ops-token-of-this-test"
 	phone    = "+441632960001"
+
+	soon = 2 * time.Minute // more than anything here takes on a slow machine
 )
 
 var success = []byte(`{"result":"success"}`)
@@ -72,7 +74,7 @@ func (s *stack) start(run func(context.Context, service.Env) error) (url string,
 	env["HTTP_ADDR"], env["OPS_ADDR"] = testkit.FreeAddr(s.t), testkit.FreeAddr(s.t)
 	testkit.Run(s.t, "payment", func(ctx context.Context) error { return run(ctx, env) })
 	client = ops.Client{BaseURL: "http://" + env["OPS_ADDR"], Token: opsToken}
-	testkit.Eventually(s.t, 20*time.Second, func() error { return client.GetJSON(s.t.Context(), "/readyz", nil, nil) })
+	testkit.Eventually(s.t, soon, func() error { return client.GetJSON(s.t.Context(), "/readyz", nil, nil) })
 	return "http://" + env["HTTP_ADDR"], client
 }
 
@@ -110,7 +112,7 @@ func trySend(method, url string, header http.Header, body []byte) (answer, error
 	return a, openapitest.Check("../../openapi.yaml", req, a.status, a.header, a.body)
 }
 
-var client = &http.Client{Timeout: 20 * time.Second}
+var client = &http.Client{Timeout: soon}
 
 // orderBody is a good order as a map, so that a test can spoil one field.
 func orderBody() map[string]any {
