@@ -94,7 +94,8 @@ func TestReplayOfAServiceThatIsKilledAgainAndAgainWritesEachCommandOnce(t *testi
 	for _, done := range []int{1, 8, 20, 30} {
 		require.Eventually(t, func() bool { return count("t_notification_command") >= done }, soon, time.Millisecond)
 		p.Kill()
-		// No claim of the dead is worth waiting for.
+		// What the server still does for the dead is over, and no claim of theirs is worth waiting for.
+		exec("SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = current_database() AND application_name <> ''")
 		exec("UPDATE t_message_consume SET lease_until = now() WHERE status = 'PROCESSING'")
 		exec("UPDATE t_replay_item SET lease_until = now() WHERE state = 'CLAIMED'")
 		p = start()
