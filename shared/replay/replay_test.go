@@ -203,6 +203,8 @@ func TestPauseAndCancelStopWhatHasNotBegun(t *testing.T) {
 	w.until(1, "t_replay_item WHERE state = 'BEGUN'")
 	_, err = w.do(c, second.JobID, "run", nil)
 	refused(t, err, http.StatusConflict, "another replay")
+	_, err = w.do(c, job.JobID, "run", nil)
+	refused(t, err, http.StatusConflict, "it is RUNNING")
 	paused, err := w.do(c, job.JobID, "pause", nil)
 	require.NoError(t, err)
 	require.Contains(t, *paused.Cause, "paused by ann")

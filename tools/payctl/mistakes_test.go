@@ -55,11 +55,14 @@ func TestMistakesAboutReplaysAndLettersAreExplainedAndLeaveNothingHalfDone(t *te
 		testkit.Produce(t, s.broker.Brokers(), event.Topic, consumertest.Record(consumertest.Paid(order, "ann")))
 	}
 	s.eventually(3, "t_dead_letter where state = 'OPEN'")
-	var rows []struct {
-		LetterID int64 `json:"letter_id"`
+	letter := func(order string) string {
+		var rows []struct {
+			LetterID int64 `json:"letter_id"`
+		}
+		s.json(exitOK, &rows, "letters", "list", "--order", order)
+		return strconv.FormatInt(rows[0].LetterID, 10)
 	}
-	s.json(exitOK, &rows, "letters", "list")
-	open, closed := strconv.FormatInt(rows[0].LetterID, 10), strconv.FormatInt(rows[1].LetterID, 10)
+	open, closed := letter("O-1"), letter("O-2")
 	code, _, complain := s.payctl("letters", "discard", closed, "--reason", "r", "--yes")
 	require.Equal(t, exitOK, code, complain)
 	plan := func() string {
