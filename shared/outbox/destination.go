@@ -21,7 +21,9 @@ set since    = case when d.state = 'PAUSED' then d.since else now() end,
 // pauseDestination keeps a destination's fault off its rows. A failure to write it costs another refusal.
 func (r *Relay) pauseDestination(ctx context.Context, row row, a answer) {
 	log := r.c.Log.With("destination", row.destination, "code", a.code)
-	_, err := r.db.Exec(context.WithoutCancel(ctx), pauseRow, pgx.StrictNamedArgs{
+	ctx, cancel := r.answerWithin(context.WithoutCancel(ctx))
+	defer cancel()
+	_, err := r.db.Exec(ctx, pauseRow, pgx.StrictNamedArgs{
 		"destination": row.destination, "cause": a.code, "base": r.c.RetryBase, "cap": r.c.RetryCap,
 	})
 	if err != nil {
@@ -39,6 +41,8 @@ update t_outbox_destination set probe_at = now() + @lease
 where destination = @destination and state = 'PAUSED' and probe_at <= now()`
 
 func (r *Relay) claimProbe(ctx context.Context, destination string) (bool, error) {
+	ctx, cancel := r.answerWithin(ctx)
+	defer cancel()
 	tag, err := r.db.Exec(ctx, takeProbe, pgx.StrictNamedArgs{"destination": destination, "lease": r.c.Lease})
 	if err != nil {
 		return false, fmt.Errorf("taking the probe of a paused destination: %w", err)
@@ -52,7 +56,9 @@ where destination = @destination and state = 'PAUSED'`
 
 // resume opens a destination whose probe was accepted. If that cannot be written, the next probe opens it.
 func (r *Relay) resume(ctx context.Context, destination string) {
-	_, err := r.db.Exec(context.WithoutCancel(ctx), resumeRow, pgx.StrictNamedArgs{"destination": destination})
+	ctx, cancel := r.answerWithin(context.WithoutCancel(ctx))
+	defer cancel()
+	_, err := r.db.Exec(ctx, resumeRow, pgx.StrictNamedArgs{"destination": destination})
 	if err != nil {
 		r.c.Log.Error("a destination accepts events again and could not be opened", "destination", destination, "error", err)
 		return

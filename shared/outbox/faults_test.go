@@ -305,3 +305,59 @@ func TestTakeoverLeavesARowAloneThatIsBeingSettled(t *testing.T) { // F10
 	require.Equal(t, 1, s.count("event_id = $1 and status = 'SENT' and broker_offset = 7 and takeover_count = 0 and last_error_code is null", rows[0].eventID))
 	require.Equal(t, 1, s.count("event_id = $1 and status = 'RETRY' and takeover_count = 1", rows[1].eventID))
 }
+
+// TestRelayWhoseDatabaseFallsSilentGoesOnAsSoonAsItIsHeardAgain: nothing breaks, and nothing arrives. The connections stay dead.
+func TestRelayWhoseDatabaseFallsSilentGoesOnAsSoonAsItIsHeardAgain(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	through, link := s.behind()
+	r := s.relay(func(c *Config) { c.DatabaseURL = through })
+	r.silence = 10 * time.Second
+	testkit.Run(t, "relay", r.Run)
+	s.append(created("O-0", 1))
+	s.eventually(1, "status = 'SENT'")
+	link.Swallow()
+	s.append(created("O-1", 1))
+	testkit.Eventually(t, faultPatience, func() error {
+		if len(s.logs.Find("the outbox cannot be read; trying again")) == 0 {
+			return fmt.Errorf("it still waits for an answer")
+		}
+		return nil
+	})
+	require.Equal(t, 1, s.count("status = 'PENDING'"))
+	link.Heal()
+	testkit.Eventually(t, faultPatience, func() error {
+		if n := s.count("status = 'SENT'"); n < 2 {
+			return fmt.Errorf("%d are sent", n)
+		}
+		return nil
+	})
+}
+
+// TestRowThatAHandHasMadeHoldsUpNobodyAndItsContentsAreNotLogged: no envelope, no headers worth the name, a payload that is
+// no JSON. It goes out as it is, for consumers to put it aside, or it is parked.
+func TestRowThatAHandHasMadeHoldsUpNobodyAndItsContentsAreNotLogged(t *testing.T) { // F13, F72
+	t.Parallel()
+	s := setup(t)
+	s.fill("bad", 20, 20)
+	s.exec(`update t_outbox_event set payload = '{"phone": "+31600000001', headers = 'no header at all' || E'\n\n:\n: x' where event_id like 'bad-%'`)
+	s.fill("good", 100, 100)
+	s.run()
+	testkit.Eventually(t, faultPatience, func() error {
+		if n := s.count("status not in ('SENT', 'DEAD')"); n > 0 {
+			return fmt.Errorf("%d rows are neither sent nor parked", n)
+		}
+		return nil
+	})
+	require.Equal(t, 100, s.count("status = 'SENT' and message_key like 'good-%'"))
+	require.Zero(t, s.count("status = 'DEAD' and last_error_code is null"))
+	require.NotContains(t, s.logs.Text(), "+31600000001")
+	published := map[string]bool{}
+	for _, r := range testkit.ReadTopic(t, s.kafka.Brokers(), event.Topic) {
+		if strings.HasPrefix(string(r.Key), "bad-") {
+			published[string(r.Key)] = true
+			require.Equal(t, `{"phone": "+31600000001`, string(r.Value))
+		}
+	}
+	require.Len(t, published, s.count("status = 'SENT' and message_key like 'bad-%'"))
+}

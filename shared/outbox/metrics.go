@@ -99,6 +99,8 @@ func (r *Relay) sample(ctx context.Context) error {
 }
 
 func (r *Relay) read(ctx context.Context) error {
+	ctx, cancel := r.answerWithin(ctx)
+	defer cancel()
 	var pending, dead, held int64
 	var oldest float64
 	if err := r.db.QueryRow(ctx, unsent).Scan(&pending, &oldest, &dead, &held); err != nil {

@@ -109,6 +109,8 @@ type Relay struct {
 	wake   chan struct{} // somebody committed, or something was settled: look again
 	alive  pulse
 	stale  atomic.Bool // a destination was paused: the lanes must be looked at again
+
+	silence time.Duration // see answerWithin
 }
 
 // NewRelay opens no connection yet: a relay can start while its database and Kafka are down.
@@ -125,7 +127,7 @@ func NewRelay(c Config) (*Relay, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registering the outbox's metrics: %w", err)
 	}
-	r := &Relay{c: c, m: m, db: db, gate: gate{base: c.RetryBase, cap: gateCap}, wake: make(chan struct{}, 1)}
+	r := &Relay{c: c, m: m, db: db, gate: gate{base: c.RetryBase, cap: gateCap}, wake: make(chan struct{}, 1), silence: 70 * time.Second}
 	if !telemetry.Off(c.Tracer) {
 		r.tracer = c.Tracer.Tracer("paycast/outbox")
 	}

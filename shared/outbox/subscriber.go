@@ -117,6 +117,8 @@ func (f *feeder) round(ctx context.Context) (found bool, err error) {
 
 // look asks which lanes are due and ends claims whose lease has run out; expired says that there were some.
 func (f *feeder) look(ctx context.Context) (expired bool, err error) {
+	ctx, cancel := f.answerWithin(ctx)
+	defer cancel()
 	f.looked = time.Now()
 	f.full = false // until the next round has claimed
 	if f.lanes, expired, err = f.due(ctx); err != nil || !expired {
@@ -139,7 +141,7 @@ func (f *feeder) take(ctx context.Context, l *lane, single bool) (int, error) {
 	hold := f.c.rule().Begin(f.c.Owner)
 	// A claim that is under way gets a while to be read to its end after the signal to stop. Broken off it may have been
 	// committed, and its rows would wait until their lease is over.
-	claiming, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	claiming, cancel := f.answerWithin(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(f.c.Margin, cancel) })()
 	rows, waiting, err := f.claim(claiming, hold, l, n)
@@ -217,4 +219,10 @@ func (r *Relay) nudge() {
 	case r.wake <- struct{}{}:
 	default:
 	}
+}
+
+// answerWithin bounds a statement. The server ends one after a minute; where even that is not heard, the connection leads
+// nowhere, behind a firewall that has forgotten it for example, and TCP alone would wait for a quarter of an hour.
+func (r *Relay) answerWithin(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, r.silence)
 }
