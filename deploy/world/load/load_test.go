@@ -168,7 +168,7 @@ func TestRateIsKept(t *testing.T) {
 
 func TestProgressIsPrintedWhileItRuns(t *testing.T) {
 	t.Parallel()
-	c, _ := setup(t, func(s *shop) { s.hold = 30 * time.Millisecond })
+	c, _ := setup(t, func(s *shop) { s.hold = 100 * time.Millisecond })
 	lines := make(chan string, 1000)
 	c.Progress, c.ProgressEvery, c.Parallel = writer(lines), 5*time.Millisecond, 4
 	_, err := Run(t.Context(), c)

@@ -48,7 +48,7 @@ func spawn(t *testing.T, addr, dir string) *exec.Cmd {
 	require.Eventually(t, func() bool {
 		res, err := http.Get("http://" + addr + "/_cluster/health")
 		return err == nil && res.Body.Close() == nil
-	}, 10*time.Second, 20*time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 	return cmd
 }
 

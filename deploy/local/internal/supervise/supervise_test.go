@@ -15,6 +15,9 @@ import (
 	"example.com/paycast/shared/testkit"
 )
 
+// soon is much longer than anything here takes on a machine that has the time.
+const soon = time.Minute
+
 // shell is a set of one process that runs a shell script.
 func shell(t *testing.T, script string, restart bool) (*Supervisor, *Process, *testkit.Output) {
 	r := &testkit.Output{}
@@ -36,11 +39,11 @@ func TestAKilledProcessIsGoneWithItsChildrenWhenKillReturns(t *testing.T) {
 	_, p, r := shell(t, "sleep 1000 & echo $!; wait", false)
 	require.NoError(t, p.Start(t.Context()))
 	var child string
-	require.Eventually(t, func() bool { child = strings.TrimSpace(p.Tail(1)); return child != "" }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { child = strings.TrimSpace(p.Tail(1)); return child != "" }, soon, 10*time.Millisecond)
 	pid := p.alive()
 	require.NoError(t, p.Kill())
 	require.False(t, alive(pid))
-	require.Eventually(t, func() bool { return exec.Command("kill", "-0", child).Run() != nil }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return exec.Command("kill", "-0", child).Run() != nil }, soon, 10*time.Millisecond)
 	require.Equal(t, Killed, p.Status(t.Context()).State)
 	require.Empty(t, r.String(), "an end that was asked for is no news")
 	require.ErrorContains(t, p.Kill(), "does not run")
@@ -51,11 +54,11 @@ func TestADeathIsToldOnceWithTheLastLinesOfThisRunOnly(t *testing.T) {
 	t.Parallel()
 	_, p, r := shell(t, "echo first; echo second; exit 3", false)
 	require.NoError(t, p.Start(t.Context()))
-	require.Eventually(t, func() bool { return strings.Contains(r.String(), "second") }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(r.String(), "second") }, soon, 10*time.Millisecond)
 	require.Contains(t, r.String(), "exit status 3")
 	require.Equal(t, Died, p.Status(t.Context()).State)
 	require.NoError(t, p.Start(t.Context()))
-	require.Eventually(t, func() bool { return strings.Count(r.String(), "ended by itself") == 2 }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Count(r.String(), "ended by itself") == 2 }, soon, 10*time.Millisecond)
 	require.Equal(t, 2, strings.Count(r.String(), "first"), "the second report must not repeat the first run's lines")
 }
 
@@ -65,7 +68,7 @@ func TestWithRestartADeadProcessComesBackAndAStoppedOneDoesNot(t *testing.T) {
 	require.NoError(t, p.Start(t.Context()))
 	first := p.alive()
 	require.NoError(t, syscall.Kill(first, syscall.SIGKILL)) // not through us: by itself
-	require.Eventually(t, func() bool { pid := p.alive(); return pid != 0 && pid != first }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { pid := p.alive(); return pid != 0 && pid != first }, soon, 10*time.Millisecond)
 	require.NoError(t, p.StopInOrder())
 	require.Never(t, func() bool { return p.alive() != 0 }, restartDelay+500*time.Millisecond, 50*time.Millisecond)
 }
@@ -74,7 +77,7 @@ func TestAPausedProcessCanBeStoppedInOrder(t *testing.T) {
 	t.Parallel()
 	_, p, _ := shell(t, `trap "echo bye; exit 0" TERM; echo up; while :; do sleep 0.05; done`, false)
 	require.NoError(t, p.Start(t.Context()))
-	require.Eventually(t, func() bool { return strings.Contains(p.Tail(1), "up") }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(p.Tail(1), "up") }, soon, 10*time.Millisecond)
 	require.ErrorContains(t, p.Resume(), "not paused")
 	require.NoError(t, p.Pause())
 	require.Equal(t, Paused, p.Status(t.Context()).State)

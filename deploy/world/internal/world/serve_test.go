@@ -3,12 +3,14 @@ package world
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,7 +29,7 @@ func freeAddr(t *testing.T) string {
 }
 
 func call(t *testing.T, method, url, key, body string) (int, string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	require.NoError(t, err)
@@ -44,14 +46,22 @@ func call(t *testing.T, method, url, key, body string) (int, string, error) {
 
 // start runs the real entry point and returns its addresses and a function that stops it and gives its error.
 func start(t *testing.T, env service.Env) (url string, stop func() error) {
-	env["HTTP_ADDR"], env["OPS_ADDR"] = freeAddr(t), freeAddr(t)
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- Serve(ctx, env) }()
+	var ended chan error
+	launch := func() {
+		env["HTTP_ADDR"], env["OPS_ADDR"] = freeAddr(t), freeAddr(t)
+		ended = make(chan error, 1)
+		go func() { ended <- Serve(ctx, env) }()
+	}
+	launch()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		select {
 		case err := <-ended:
-			ended <- err
+			if errors.Is(err, syscall.EADDRINUSE) { // somebody was faster
+				launch()
+			} else {
+				ended <- err
+			}
 			c.Errorf("it ended: %v", err)
 			return
 		default:
@@ -63,7 +73,7 @@ func start(t *testing.T, env service.Env) (url string, stop func() error) {
 		if _, _, err := call(t, http.MethodGet, "http://"+env["HTTP_ADDR"]+"/mode", "", ""); err != nil {
 			c.Errorf("not serving: %v", err)
 		}
-	}, 10*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	var result error
 	stopped := false
 	stop = func() error {
@@ -135,10 +145,10 @@ func TestStopDoesNotWaitForRequestsThatHangOnPurpose(t *testing.T) {
 		if err != nil || !strings.Contains(messages, "k1") {
 			c.Errorf("not accepted yet")
 		}
-	}, 10*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	begin := time.Now()
 	require.NoError(t, stop())
-	require.Less(t, time.Since(begin), 5*time.Second)
+	require.Less(t, time.Since(begin), 50*time.Second, "they hang for a minute")
 	require.Error(t, <-done)
 	require.Error(t, <-done)
 }

@@ -24,6 +24,9 @@ import (
 	"example.com/paycast/shared/testkit"
 )
 
+// soon is much longer than anything here takes on a machine that has the time.
+const soon = 2 * time.Minute
+
 // client talks to a reconciler that runs as it does in production.
 type client struct {
 	t     testing.TB
@@ -35,7 +38,7 @@ func serve(t testing.TB, env service.Env) client {
 	t.Helper()
 	testkit.Run(t, "reconcile serve", func(ctx context.Context) error { return Serve(ctx, env) })
 	c := client{t, env, token}
-	testkit.Eventually(t, 20*time.Second, func() error {
+	testkit.Eventually(t, soon, func() error {
 		status, body, err := c.try("GET", "http://"+env["HTTP_ADDR"]+"/runs/none")
 		if err == nil && status != http.StatusNotFound {
 			err = fmt.Errorf("%d %s", status, body)
@@ -93,7 +96,7 @@ func (c client) run() Run {
 
 func (c client) wait(id string) (run Run) {
 	c.t.Helper()
-	testkit.Eventually(c.t, 40*time.Second, func() error {
+	testkit.Eventually(c.t, soon, func() error {
 		if run = c.get(id); run.Status == Running {
 			return errors.New("still running")
 		}
@@ -172,7 +175,7 @@ func TestRunsAgreeThenDifferThenAgreeAgain(t *testing.T) {
 		{Kind: EffectFailed, Group: "notify", OrderNo: order2, EventID: cancel2},
 	}, got)
 	require.Equal(t, 1, run.Checked.Groups["points"][Missing])
-	testkit.Eventually(t, 5*time.Second, func() error {
+	testkit.Eventually(t, soon, func() error {
 		if got := c.metric(`reconcile_drift_items{kind="missing"}`); got != "1" {
 			return fmt.Errorf("drift is %s", got)
 		}
@@ -181,7 +184,7 @@ func TestRunsAgreeThenDifferThenAgreeAgain(t *testing.T) {
 
 	w.change(func(s *Snapshot) { *s = threeOrders() })
 	require.Equal(t, Agree, c.run().Status)
-	testkit.Eventually(t, 5*time.Second, func() error {
+	testkit.Eventually(t, soon, func() error {
 		if drift, runs := c.metric(`reconcile_drift_items{kind="missing"}`), c.metric(`reconcile_runs_total{result="agree"}`); drift != "0" || runs != "2" {
 			return fmt.Errorf("drift is %s after %s runs that agreed", drift, runs)
 		}
@@ -324,7 +327,7 @@ func TestTheRunOfAKilledProcessIsMarkedFailedAtTheNextStart(t *testing.T) {
 	var pid int
 	require.NoError(t, killed.conn.QueryRowContext(t.Context(), `SELECT pg_backend_pid()`).Scan(&pid))
 	other := openStore(t, env["DATABASE_URL"])
-	require.NoError(t, other.db.Exec(`SELECT pg_terminate_backend(?, 5000)`, pid).Error)
+	require.NoError(t, other.db.Exec(`SELECT pg_terminate_backend(?, 60000)`, pid).Error)
 
 	c := serve(t, env)
 	run := c.get(killed.ID)
