@@ -80,20 +80,29 @@ func askBrokers(brokers string) (map[int32]string, error) {
 	}
 	told := map[int32]string{}
 	for _, b := range all {
-		entries, err := admin.DescribeConfig(sarama.ConfigResource{
-			Type: sarama.BrokerResource, Name: strconv.Itoa(int(b.ID())), ConfigNames: []string{autoCreate},
-		})
+		set, err := configOf(admin, sarama.BrokerResource, strconv.Itoa(int(b.ID())), autoCreate)
 		if err != nil {
 			return nil, fmt.Errorf("asking kafka's broker %d: %w", b.ID(), err)
 		}
-		told[b.ID()] = ""
-		for _, e := range entries {
-			if e.Name == autoCreate {
-				told[b.ID()] = e.Value
-			}
-		}
+		told[b.ID()] = set[autoCreate]
 	}
 	return told, nil
+}
+
+// configOf asks for some settings of one broker or topic. What it does not tell is left out.
+func configOf(admin sarama.ClusterAdmin, kind sarama.ConfigResourceType, name string, names ...string) (map[string]string, error) {
+	described, err := admin.DescribeConfigs([]*sarama.ConfigResource{{Type: kind, Name: name, ConfigNames: names}}, sarama.DescribeConfigsOptions{})
+	if err == nil && (len(described) != 1 || described[0].ErrorCode != 0) {
+		err = sarama.ErrIncompleteResponse
+	}
+	if err != nil {
+		return nil, err
+	}
+	set := map[string]string{}
+	for _, e := range described[0].Configs {
+		set[e.Name] = e.Value
+	}
+	return set, nil
 }
 
 // DescribeTopics asks the brokers how the topics are set. A topic that is missing is left out.
@@ -129,29 +138,17 @@ func describe(brokers string, topics []string) (found []TopicSettings, err error
 		if errors.Is(t.Err, sarama.ErrUnknownTopicOrPartition) {
 			continue
 		}
-		described, err := admin.DescribeConfigs([]*sarama.ConfigResource{{
-			Type: sarama.TopicResource, Name: t.Name, ConfigNames: []string{"cleanup.policy", "retention.ms"},
-		}}, sarama.DescribeConfigsOptions{})
-		if err == nil && (len(described) != 1 || described[0].ErrorCode != 0) {
-			err = sarama.ErrIncompleteResponse
-		}
+		set, err := configOf(admin, sarama.TopicResource, t.Name, "cleanup.policy", "retention.ms")
 		if err != nil {
 			return nil, fmt.Errorf("asking kafka about topic %s: %w", t.Name, err)
 		}
-		one := TopicSettings{Topic: t.Name, Partitions: len(t.Partitions)}
-		for _, e := range described[0].Configs {
-			switch e.Name {
-			case "cleanup.policy":
-				one.Cleanup = e.Value
-			case "retention.ms":
-				ms, err := strconv.ParseInt(e.Value, 10, 64)
-				if err != nil {
-					return nil, fmt.Errorf("topic %s: retention.ms is %q", t.Name, e.Value)
-				}
-				one.Retention = time.Duration(ms) * time.Millisecond
-			}
+		ms, err := strconv.ParseInt(set["retention.ms"], 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("topic %s: retention.ms is %q", t.Name, set["retention.ms"])
 		}
-		found = append(found, one)
+		found = append(found, TopicSettings{
+			Topic: t.Name, Partitions: len(t.Partitions), Cleanup: set["cleanup.policy"], Retention: time.Duration(ms) * time.Millisecond,
+		})
 	}
 	return found, nil
 }
