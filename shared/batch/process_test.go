@@ -24,6 +24,7 @@ func TestConformance(t *testing.T) {
 				Table: "t_effect", Effects: "SELECT count(*) FROM t_effect WHERE order_no = ? AND version = 2",
 				BadData: func(o event.Order) event.Order { o.Title = "bad"; return o },
 				Panics:  func(o event.Order) event.Order { o.Title = "panic"; return o },
+				Within:  within,
 			})
 		})
 	}

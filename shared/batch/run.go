@@ -54,23 +54,19 @@ func run(ctx context.Context, m consumer.Member, cfg Config) error {
 	var topics, running sync.WaitGroup
 	for _, topic := range m.Topics() {
 		topics.Go(func() {
-			queues := map[int32]chan item{}
+			lines := map[int32]*line{}
 			for msg := range m.Messages(ctx, work, subscriber, topic) {
 				r, err := kafka.Record(msg)
 				if err != nil {
 					continue // not from this package's Subscriber, which is impossible here
 				}
-				queue, known := queues[r.Partition]
-				if !known {
-					queue = make(chan item, cfg.Window)
-					queues[r.Partition] = queue
-					l := line{Member: m, size: cfg.Size, name: fmt.Sprintf("%s/%d", r.Topic, r.Partition)}
-					running.Go(func() { l.work(ctx, work, queue) })
+				l := lines[r.Partition]
+				if l == nil {
+					l = &line{Member: m, size: cfg.Size, name: fmt.Sprintf("%s/%d", r.Topic, r.Partition), some: make(chan struct{}, 1)}
+					lines[r.Partition] = l
+					running.Go(func() { l.work(ctx, work) })
 				}
-				select {
-				case queue <- item{msg, r}:
-				case <-ctx.Done():
-				}
+				l.put(item{msg, r})
 			}
 		})
 	}

@@ -19,6 +19,7 @@ import (
 	"example.com/paycast/shared/consumertest"
 	"example.com/paycast/shared/event"
 	"example.com/paycast/shared/inbox"
+	"example.com/paycast/shared/kafka"
 	"example.com/paycast/shared/postgres"
 	"example.com/paycast/shared/testkit"
 )
@@ -247,6 +248,42 @@ func TestABatchBehindAnOpenTransactionOfOneOfItsOrdersWaitsAndNothingIsCounted(t
 	require.Zero(t, w.count("SELECT count(*) FROM t_message_consume"), "the handler has not run for any of them")
 	require.NoError(t, tx.Commit().Error)
 	w.requireAllOnce(20)
+}
+
+// The messages of all partitions come through one channel, and what a lost session has left lies before the new one's.
+func TestAPartitionThatIsHeldUpHoldsUpNoOtherWhateverRebalancesThereAreMeanwhile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	w.send(ofOrders(20, 2)...)
+	held, other := w.partition(0), w.partition(1)
+	inside, goOn := make(chan struct{}), make(chan struct{})
+	enter := sync.OnceFunc(func() { close(inside) })
+	w.run(consumer.InTransaction(func(ctx context.Context, tx *gorm.DB, e event.Event) error {
+		if e.ID == held[0].ID {
+			enter()
+			<-goOn
+		}
+		return effect.Each(ctx, tx, e)
+	}), func(c *batch.Config) { c.Size, c.Window = 1, 2 })
+	<-inside
+	for members := 3; members <= 4; members++ {
+		s, err := batch.NewSubscriber(kafka.SubscriberConfig{Brokers: w.broker.Brokers(), ClientID: "test", Group: group, Session: session}, 1)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, s.Close()) })
+		_, err = s.Subscribe(t.Context(), event.RedeliveryTopic(group)) // it gets none of the partitions, but all are given anew
+		require.NoError(t, err)
+		w.joined(members)
+	}
+	last := versions(other[0].AggregateID, 3)[2]
+	w.send(last)
+	testkit.Eventually(t, within, func() error {
+		if w.count("SELECT count(*) FROM t_effect WHERE order_no = ? AND version = 3", last.AggregateID) == 0 {
+			return errors.New("the other partition stands still")
+		}
+		return nil
+	})
+	close(goOn)
+	w.requireAllOnce(41)
 }
 
 func TestAnEffectThatCannotShareATransactionIsRefused(t *testing.T) {
