@@ -125,7 +125,7 @@ func (r *reader) sql(database, statement string) string {
 var (
 	id = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\br-[0-9a-f]{12}\b`)
 	// other is what else no two runs have in common.
-	other = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ|hash [0-9a-f]{12}`)
+	other = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ|hash [0-9a-f]{12}|(?m:^points +\d+ )`) // the last is a letter's number
 	// progress is told as often as it changes between two looks.
 	progress = regexp.MustCompile(`(?m)^\[.*  RUNNING .*\n`)
 )
