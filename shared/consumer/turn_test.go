@@ -13,6 +13,7 @@ import (
 
 	"example.com/paycast/shared/consumer"
 	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/postgres"
 	"example.com/paycast/shared/testkit"
 )
 
@@ -58,4 +59,43 @@ func TestWaitingForAnotherMembersTransactionIsNoFailedAttempt(t *testing.T) {
 			w.ready()
 		})
 	}
+}
+
+func TestAMessageOfTheLaneThatWaitsInVainIsGivenBackUncounted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	require.NoError(t, w.db.Exec(`CREATE SEQUENCE given_back; CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		PERFORM nextval('given_back'); RETURN NULL; END $$;
+		CREATE TRIGGER f AFTER UPDATE ON t_message_consume FOR EACH ROW
+		WHEN (OLD.status = 'PROCESSING' AND OLD.retry_count = 2 AND NEW.status = 'RETRY') EXECUTE FUNCTION f()`).Error)
+	db, err := postgres.Open(t.Context(), w.url+"&lock_timeout=100ms", "consumer")
+	require.NoError(t, err)
+	var runs atomic.Int64
+	w.run(consumer.InTransaction(func(_ context.Context, tx *gorm.DB, e event.Event) error {
+		if runs.Add(1) == 1 {
+			return errors.New("not now")
+		}
+		return effect(tx, e)
+	}), func(c *consumer.Config) { c.DB, c.Attempts, c.Backoff, c.MaxBackoff = db, 2, time.Hour, time.Hour })
+	w.send(paid("o-1"))
+	w.eventually("it is in the lane", func() bool { return w.rows("RETRY") == 1 })
+	due := func() {
+		require.NoError(t, w.db.Exec("UPDATE t_message_consume SET next_retry_at = now() WHERE status = 'RETRY'").Error)
+	}
+	other := w.db.Begin() // of the same order
+	require.NoError(t, other.Error)
+	defer other.Rollback()
+	require.NoError(t, other.Exec("SELECT pg_advisory_xact_lock(hashtextextended('g/o-1', 0))").Error)
+	w.eventually("it has been given back twice", func() bool {
+		due()
+		return w.count("SELECT last_value FROM given_back") > 1
+	})
+	require.NoError(t, other.Rollback().Error)
+	w.eventually("it is done", func() bool {
+		due()
+		return w.rows("SUCCESS") == 1
+	})
+	require.EqualValues(t, 2, runs.Load())
+	require.EqualValues(t, 1, w.count("SELECT count(*) FROM t_message_consume WHERE retry_count = 1"))
+	require.EqualValues(t, 1, w.count("SELECT count(*) FROM t_effect"))
 }
