@@ -58,7 +58,7 @@ func TestCtrlCInTheMiddleOfTheDemoLeavesNothing(t *testing.T) {
 	t.Parallel()
 	cmd, out, tmp := demo(t)
 	require.NoError(t, cmd.Start())
-	require.Eventually(t, func() bool { return bytes.Contains([]byte(out.String()), []byte("SIGKILL")) }, 5*time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return bytes.Contains([]byte(out.String()), []byte("SIGKILL")) }, 2*patience, 10*time.Millisecond)
 	require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
 	require.Error(t, cmd.Wait())
 	require.Equal(t, 130, cmd.ProcessState.ExitCode(), "%s", out)

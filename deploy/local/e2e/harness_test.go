@@ -81,7 +81,7 @@ func upWith(t *testing.T, env []string, dir string, flags ...string) *system {
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(file)
 		return err == nil || s.ended()
-	}, 5*time.Minute, 20*time.Millisecond)
+	}, 2*patience, 20*time.Millisecond)
 	require.False(t, s.ended(), "it ended before it was ready: %s", &s.out)
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -113,9 +113,9 @@ func (s *system) signal(sig os.Signal) {
 	require.NoError(s.t, s.cmd.Process.Signal(sig))
 	select {
 	case <-s.done:
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		_ = s.cmd.Process.Kill()
-		s.t.Errorf("paycast-local did not end within a minute of %v: %s", sig, &s.out)
+		s.t.Errorf("paycast-local did not end within %v of %v: %s", patience, sig, &s.out)
 	}
 }
 
@@ -157,7 +157,7 @@ func (s *system) left() (all []string) {
 // requireNothingLeft waits a moment for those that have just been told by the kernel.
 func (s *system) requireNothingLeft() {
 	s.t.Helper()
-	require.Eventually(s.t, func() bool { return len(s.left()) == 0 }, 10*time.Second, 50*time.Millisecond, "still there: %v", s.left)
+	require.Eventually(s.t, func() bool { return len(s.left()) == 0 }, patience, 50*time.Millisecond, "still there: %v", s.left)
 }
 
 // paidBy makes an order of a new customer, reports its payment as the change says, and returns the order.

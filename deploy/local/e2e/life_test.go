@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"example.com/paycast/deploy/local/internal/supervise"
@@ -89,8 +90,8 @@ func TestTheVerbsDoWhatTheySayAndPsShowsIt(t *testing.T) {
 		require.Fail(t, "ps does not show "+name)
 		return supervise.Status{}
 	}
+	s.requireAllReady()
 	for _, p := range s.ps() {
-		require.True(t, p.Ready, "%+v", p)
 		require.NotZero(t, p.PID)
 		require.NotEmpty(t, p.Ports)
 	}
@@ -111,20 +112,23 @@ func TestTheVerbsDoWhatTheySayAndPsShowsIt(t *testing.T) {
 	out, err := s.command("kill", "nobody")
 	require.Error(t, err)
 	require.Contains(t, out, "points")
-	require.Eventually(t, func() bool {
-		for _, p := range s.ps() {
-			if !p.Ready {
-				return false
-			}
-		}
-		return true
-	}, patience, 200*time.Millisecond, "everything recovers from the loss of every part")
+	s.requireAllReady() // everything recovers from the loss of every part
 	o, _ := s.paidBy("ada", nil)
 	s.requireOneOfEach(o, "ada")
 
 	require.NoError(t, syscall.Kill(state("search").PID, syscall.SIGKILL)) // not through us: it dies by itself
-	require.Eventually(t, func() bool { return strings.Contains(s.out.String(), "search ended by itself (signal: killed)") }, 5*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(s.out.String(), "search ended by itself (signal: killed)") }, patience, 20*time.Millisecond)
 	require.Equal(t, supervise.Died, state("search").State)
+}
+
+// requireAllReady waits until ps calls everything ready; it does not wait long for an answer.
+func (s *system) requireAllReady() {
+	s.t.Helper()
+	require.EventuallyWithT(s.t, func(c *assert.CollectT) {
+		for _, p := range s.ps() {
+			assert.True(c, p.Ready, "%+v", p)
+		}
+	}, patience, 200*time.Millisecond)
 }
 
 func TestAPartThatDoesNotComeUpIsNamedWithTheReasonAndNothingStays(t *testing.T) {

@@ -93,7 +93,7 @@ func (s *system) killsUnderLoad(t *testing.T) {
 	},
 		patience, 100*time.Millisecond)
 	for _, no := range orders {
-		require.Equal(t, 1, s.smsOf(no), "SMS for order %s", no)
+		require.Eventually(t, func() bool { return s.smsOf(no) == 1 }, patience, 100*time.Millisecond, "one SMS for order %s", no)
 		require.Eventually(t, func() bool { // what is still on its way is no disagreement
 			return s.count("POINTS", `SELECT count(*) FROM t_ledger WHERE order_no = $1`, no) == 1
 		}, patience, 100*time.Millisecond, "one credit for order %s", no)

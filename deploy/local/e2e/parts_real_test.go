@@ -8,6 +8,6 @@ import "time"
 var parts = []string{"--kafka", "real", "--search", "real"}
 
 const (
-	patience   = 4 * time.Minute
+	patience   = 8 * time.Minute
 	loadOrders = 500
 )

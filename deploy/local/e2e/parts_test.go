@@ -9,6 +9,6 @@ import "time"
 var parts []string
 
 const (
-	patience   = time.Minute
+	patience   = 5 * time.Minute
 	loadOrders = 200
 )

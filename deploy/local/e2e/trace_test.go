@@ -19,7 +19,11 @@ import (
 func TestOneTraceLeadsFromTheCallbackToEveryEffect(t *testing.T) {
 	t.Parallel()
 	traces := spantest.Receive(t)
-	s := upWith(t, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + traces.URL, "OTEL_BSP_SCHEDULE_DELAY=100"}, t.TempDir())
+	s := upWith(t, []string{
+		"OTEL_EXPORTER_OTLP_ENDPOINT=" + traces.URL, "OTEL_BSP_SCHEDULE_DELAY=100",
+		// Nothing dies here, and what a slow machine takes for dead would have more spans.
+		"OUTBOX_LEASE=5m", "OUTBOX_SEND_DEADLINE=2m", "OUTBOX_SETTLE_MARGIN=30s", "KAFKA_SESSION_TIMEOUT=30s", "SMS_TIMEOUT=1m", "SMS_LEASE=5m",
+	}, t.TempDir())
 	o, _ := s.paidBy("traced-user", nil)
 	s.requireOneOfEach(o, "traced-user")
 
@@ -46,7 +50,7 @@ func TestOneTraceLeadsFromTheCallbackToEveryEffect(t *testing.T) {
 			slices.Sort(got)
 			assert.ElementsMatch(c, want, slices.Compact(got))
 		}
-	}, 30*time.Second, 100*time.Millisecond)
+	}, patience, 100*time.Millisecond)
 
 	rows, err := s.Paid(t.Context(), o.OrderNo)
 	require.NoError(t, err)
@@ -56,11 +60,13 @@ func TestOneTraceLeadsFromTheCallbackToEveryEffect(t *testing.T) {
 		}
 	}
 	for process, message := range map[string]string{"payment": "callback settled", "sender": "command carried out"} {
-		text, err := os.ReadFile(filepath.Join(s.dir, "log", process+".log"))
-		require.NoError(t, err)
-		require.True(t, slices.ContainsFunc(slices.Collect(strings.Lines(string(text))), func(line string) bool {
-			return strings.Contains(line, message) && strings.Contains(line, `"trace_id":"`+trace+`"`)
-		}), "%s logs %q with the trace's id", process, message)
+		require.Eventually(t, func() bool {
+			text, err := os.ReadFile(filepath.Join(s.dir, "log", process+".log"))
+			require.NoError(t, err)
+			return slices.ContainsFunc(slices.Collect(strings.Lines(string(text))), func(line string) bool {
+				return strings.Contains(line, message) && strings.Contains(line, `"trace_id":"`+trace+`"`)
+			})
+		}, patience, 100*time.Millisecond, "%s logs %q with the trace's id", process, message)
 	}
 }
 

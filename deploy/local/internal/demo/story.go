@@ -234,8 +234,8 @@ func (s *story) do(ctx context.Context, name, verb string) error {
 	return nil
 }
 
-// patience bounds the wait for one hop. It covers a lease, a session time-out and a rebalance on a busy machine.
-const patience = 30 * time.Second
+// patience bounds the wait for one hop. It covers a lease, a session time-out and a rebalance on a very busy machine.
+const patience = 3 * time.Minute
 
 // await asks until the answer is what it has to become. look says what it saw, for the case that it never does.
 func (s *story) await(ctx context.Context, part, what string, look func(context.Context) (seen string, done bool, err error)) error {

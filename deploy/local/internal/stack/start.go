@@ -15,10 +15,10 @@ import (
 	"example.com/paycast/shared/kafka"
 )
 
-// How long things may take to be ready. A first start of the parts may fetch them.
+// How long things may take to be ready on a busy machine. A first start of the parts may fetch them.
 const (
 	partLimit    = 5 * time.Minute
-	programLimit = time.Minute
+	programLimit = 5 * time.Minute
 )
 
 // start runs what plan has decided on. What does not depend on one another starts at the same time.
