@@ -26,7 +26,9 @@ func (s *stage) claimTimes(r *Relay, times int) (p50, p99 time.Duration) {
 		took[i] = time.Since(begun)
 		require.NoError(s.t, err)
 		require.Len(s.t, rows, 10)
-		s.exec("update t_outbox_event set status = 'PENDING', owner_token = null, lease_until = null where status = 'SENDING'")
+		for _, row := range rows {
+			s.exec("update t_outbox_event set status = 'PENDING', owner_token = null, lease_until = null where event_id = $1", row.eventID)
+		}
 	}
 	slices.Sort(took)
 	return took[times/2], took[times*99/100]
