@@ -23,6 +23,11 @@ func bench(ctx context.Context, o options, rounds int, out string) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.Close(context.WithoutCancel(ctx))) }()
 	s.Profiles = o.profiles
+	if o.real {
+		if o.brokers, err = s.RealKafka(ctx); err != nil {
+			return err
+		}
+	}
 	r := &report.Report{At: begin.UTC(), Quick: o.quick, Machine: report.ThisMachine(s.Version)}
 	for _, c := range comparisons(o) {
 		r.Cases = append(r.Cases, c.Case)

@@ -31,6 +31,7 @@ type options struct {
 	quick    bool
 	scale    float64 // of all row counts; for trying the program out
 	brokers  string  // a Kafka from outside, for the case "real"
+	real     bool    // start Apache Kafka for it
 	only     string  // these cases by their names, comma-separated; empty: all
 	profiles string  // folder for CPU profiles of the relays
 }
@@ -129,7 +130,7 @@ func relays() comparison {
 }
 
 func outside(brokers string) comparison {
-	c := newComparison("real", fmt.Sprintf("The same on the Kafka at %s", brokers))
+	c := newComparison("real", "The same on the Kafka at "+brokers)
 	for _, name := range []string{"naive", "tuned", "ours", "chunks"} {
 		d := must(name)
 		c.add(name, d.Label, stage.Drain{Design: d, Rows: design.Rows{N: baseRows, Keys: baseKeys}, Brokers: brokers})

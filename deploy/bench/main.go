@@ -44,6 +44,7 @@ func run(args []string) error {
 		flags.BoolVar(&o.quick, "quick", false, "the base case and the slow broker only")
 		flags.Float64Var(&o.scale, "scale", 1, "multiply all numbers of rows by this")
 		flags.StringVar(&o.brokers, "brokers", "", "also measure on the Kafka at this `host:port`")
+		flags.BoolVar(&o.real, "real", false, "start Apache Kafka, which needs Java 17 and Maven, and also measure on it")
 		flags.StringVar(&o.only, "only", "", "run these `cases` only: base, slow, keys, million, relays, real, idle")
 		flags.StringVar(&o.profiles, "profiles", "", "write CPU profiles of the relays to this `folder`, which slows them")
 		rounds := flags.Int("rounds", 3, "drains of each line")

@@ -51,7 +51,8 @@ type broker struct {
 	addr   string
 	client *kgo.Client
 	from   kadm.ListedOffsets // where the topic ended before
-	own    *process           // nil for a broker from outside
+	own    *process           // to be ended with the drain; nil for a broker that goes on
+	known  *process           // whose CPU counts; nil for a broker from outside
 	dir    string
 }
 
@@ -63,6 +64,9 @@ func (s *Stage) broker(ctx context.Context, outside string, delay time.Duration)
 		}
 	} else if err := kafka.EnsureTopics(ctx, outside, design.Topic); err != nil {
 		return nil, err
+	}
+	if b.known = b.own; outside == s.kafkaAddr {
+		b.known = s.kafka
 	}
 	if b.client, err = kgo.NewClient(kgo.SeedBrokers(kafka.BrokerList(b.addr)...)); err != nil {
 		b.close()
@@ -88,10 +92,10 @@ func (s *Stage) ownBroker(ctx context.Context, b *broker, delay time.Duration) e
 }
 
 func (b *broker) cpu() time.Duration {
-	if b.own == nil {
+	if b.known == nil {
 		return 0
 	}
-	return cpu(b.own.pid())
+	return cpu(b.known.pid())
 }
 
 func (b *broker) close() {

@@ -24,6 +24,9 @@ type Stage struct {
 	admin     *pgx.Conn
 	templates map[string]bool
 	n         int // of databases and brokers made
+
+	kafka     *process // Apache Kafka, once RealKafka has started it
+	kafkaAddr string
 }
 
 // Open starts the server. It syncs its log to the disk at each commit that asks for it, as a server in production does.
@@ -51,6 +54,9 @@ func Open(ctx context.Context) (*Stage, error) {
 // Close stops the server and removes the directory.
 func (s *Stage) Close(ctx context.Context) error {
 	_ = s.admin.Close(ctx)
+	if s.kafka != nil {
+		s.kafka.term()
+	}
 	if err := s.server.Stop(); err != nil {
 		return err
 	}
