@@ -90,7 +90,7 @@ func TestALateSettleOfATakenOverClaimChangesNothing(t *testing.T) {
 	require.Eventually(t, func() bool {
 		d, err = inbox.TakeOver(context.Background(), l.db, "g", rule)
 		return err == nil && d != nil
-	}, 10*time.Second, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 	owner := l.decoded(d)
 	require.Equal(t, 2, owner.Failed, "the attempt that never came back counts")
 	before := l.row(1)

@@ -40,7 +40,7 @@ func next(t *testing.T, in <-chan *message.Message) *message.Message {
 	case m := <-in:
 		require.NotNil(t, m)
 		return m
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("no message came")
 		return nil
 	}
@@ -121,7 +121,7 @@ func TestOffsetsTellWhatAGroupHasAcked(t *testing.T) {
 		lag, err := Lag(t.Context(), b.Brokers(), "g", "letters")
 		require.NoError(c, err)
 		require.Equal(c, int64(1), lag[0]+lag[1])
-	}, 20*time.Second, 50*time.Millisecond)
+	}, 2*time.Minute, 50*time.Millisecond)
 }
 
 func TestTopicsAreCreatedOnceAndNeverByUsingThem(t *testing.T) {
@@ -160,7 +160,7 @@ func TestPublisherStartsBeforeKafkaAndSurvivesItsRestart(t *testing.T) {
 	b.Restart()
 	require.NoError(t, p.Publish("letters", letter()))
 	b.Restart()
-	require.Eventually(t, func() bool { return p.Publish("letters", letter()) == nil }, 30*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return p.Publish("letters", letter()) == nil }, 2*time.Minute, 50*time.Millisecond)
 	require.NoError(t, p.Close())
 	require.ErrorIs(t, p.Publish("letters", letter()), ErrClosed)
 }

@@ -66,14 +66,14 @@ func setup(t *testing.T, url string) bench {
 
 // unmade is a bench whose index does not exist yet. Searches see its writes only after Refresh.
 func unmade(t *testing.T, url string) bench {
-	client, err := elastic.New(elastic.Config{URL: url, Timeout: 10 * time.Second})
+	client, err := elastic.New(elastic.Config{URL: url, Timeout: time.Minute})
 	require.NoError(t, err)
 	b := bench{client: client, url: url, alias: "contract-" + uuid.NewString()}
 	b.Index, err = client.Index(elastic.Definition{Alias: b.alias, Mapping: testMapping, Refresh: "-1"})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		defer client.Close()
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		for _, name := range []string{b.alias, b.alias + "-1", b.alias + "-2", b.alias + "-3"} {
 			if res, err := b.ask(ctx, http.MethodDelete, "/"+name, ""); err == nil {

@@ -44,7 +44,7 @@ func contractRefresh(t *testing.T, url string) {
 		n, err := index.Count(context.Background(), elastic.Query{})
 		assert.NoError(t, err)
 		assert.EqualValues(t, 1, n)
-	}, 10*time.Second, 100*time.Millisecond, "the default is to refresh every second")
+	}, time.Minute, 100*time.Millisecond, "the default is to refresh every second")
 }
 
 func contractConditions(t *testing.T, url string) {

@@ -18,7 +18,7 @@ import (
 )
 
 // patience bounds a start on a busy machine, without the fetching.
-const patience = 3 * time.Minute
+const patience = 8 * time.Minute
 
 // process is a server that the test can end and start again.
 type process struct {
