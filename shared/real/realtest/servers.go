@@ -39,7 +39,7 @@ func pingKafka(t *testing.T, addr string) error {
 		return err
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
 	defer cancel()
 	return client.Ping(ctx)
 }
@@ -50,7 +50,7 @@ func Elasticsearch(t *testing.T) (url string) {
 	port := freePort(t)
 	url = fmt.Sprintf("http://127.0.0.1:%d", port)
 	e := real.Elasticsearch{Dir: t.TempDir(), Port: port, Transport: freePort(t)}
-	client := &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	start(t, e.Command, func() error {
 		req, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodGet, url+"/_cluster/health?wait_for_status=yellow&timeout=1s", nil)
 		if err != nil {
