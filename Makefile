@@ -7,6 +7,8 @@ PROGRAMS := $(patsubst %,./%/...,$(filter-out deploy/bench,$(filter services/% d
 LINTER := bin/golangci-lint
 # Their tests read the whole repository, which Go's test cache does not notice.
 READERS := docs/check tools/newservice
+# How long one package's tests may take. It is there for tests that hang; a slow machine is not to reach it.
+LIMIT := 40m
 
 # PARTS=real runs Apache Kafka and Elasticsearch themselves, which needs Java 17 and Maven; ARGS go to paycast-local.
 PARTS ?= embedded
@@ -40,14 +42,14 @@ build: go ## all programs, into bin/
 	@go build -o bin/ $(PROGRAMS)
 
 test: go cc ## all tests of all modules, with the race detector
-	go test -race -timeout 15m $(patsubst %,./%/...,$(filter-out $(READERS),$(MODULES)))
-	go test -race -count=1 $(READERS:%=./%/...)
+	go test -race -timeout $(LIMIT) $(patsubst %,./%/...,$(filter-out $(READERS),$(MODULES)))
+	go test -race -timeout $(LIMIT) -count=1 $(READERS:%=./%/...)
 
 test-template: go ## copies of the template build, and pass its tests and the conformance suite
-	go test -tags template -count=1 -timeout 20m -run TestTwoCopies -v ./tools/newservice
+	go test -tags template -count=1 -timeout $(LIMIT) -run TestTwoCopies -v ./tools/newservice
 
 test-real: go cc ## contract and end-to-end tests on the real Kafka and Elasticsearch (Java 17; Maven the first time)
-	go test -race -tags real -count=1 -p 1 -timeout 30m ./shared/real/... ./deploy/local/e2e/...
+	go test -race -tags real -count=1 -p 1 -timeout $(LIMIT) ./shared/real/... ./deploy/local/e2e/...
 
 verify: go cc ## the long runs
 	go test -race -tags verify -count=1 -timeout 2h $(MODULES:%=./%/...)
@@ -62,7 +64,7 @@ tidy-check: go ## go.mod and go.sum of every module are what go mod tidy makes o
 	@for m in $(MODULES) tools; do echo "tidy $$m"; GOWORK=off go -C $$m mod tidy -diff; done
 
 alone: go cc ## every service builds and tests without the workspace
-	@for m in $(wildcard services/*/); do GOWORK=off go -C $$m build ./... && GOWORK=off go -C $$m test -race ./...; done
+	@for m in $(wildcard services/*/); do GOWORK=off go -C $$m build ./... && GOWORK=off go -C $$m test -race -timeout $(LIMIT) ./...; done
 
 flow: ## the way of one payment through the code, in nine stops
 	@find services shared -name '*.go' | xargs awk ' \
