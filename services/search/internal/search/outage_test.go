@@ -1,10 +1,12 @@
 package search_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -20,7 +22,6 @@ import (
 func (w *world) process(command string) *testkit.Process {
 	w.t.Helper()
 	env := maps.Clone(w.env)
-	env["KAFKA_SESSION_TIMEOUT"] = "6s" // so that a killed member is not missed for long
 	env["HTTP_ADDR"], env["OPS_ADDR"] = testkit.FreeAddr(w.t), testkit.FreeAddr(w.t)
 	p := testkit.Exec(w.t, "../..", env, command)
 	if command == "serve" {
@@ -92,6 +93,8 @@ func TestAKilledRebuildLeavesTheOldIndexAndTheNextOneEnds(t *testing.T) {
 	}
 	w.refresh()
 	second, wait := make(chan struct{}), make(chan struct{})
+	release := sync.OnceFunc(func() { close(wait) })
+	defer release()
 	pages := 0
 	p.onPage(func() {
 		if pages++; pages == 2 { // the first page is in the new index
@@ -100,9 +103,16 @@ func TestAKilledRebuildLeavesTheOldIndexAndTheNextOneEnds(t *testing.T) {
 		}
 	})
 	rebuild := w.process("rebuild")
-	<-second
+	testkit.Eventually(t, patience, func() error {
+		select {
+		case <-second:
+			return nil
+		default:
+			return errors.New("no second page is asked for")
+		}
+	})
 	rebuild.Kill()
-	close(wait)
+	release()
 	assert.EqualValues(t, 5, w.search(nil).Total, "readers have a whole index")
 	require.NoError(t, search.Rebuild(t.Context(), w.env))
 	assert.EqualValues(t, 5, w.search(nil).Total)
