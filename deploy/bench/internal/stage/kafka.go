@@ -52,7 +52,7 @@ func (s *Stage) RealKafka(ctx context.Context) (brokers string, err error) {
 		case err == nil:
 			return s.kafkaAddr, nil
 		case p.ended(), ctx.Err() != nil, time.Since(began) > startOfKafka:
-			return "", errors.Join(fmt.Errorf("Kafka does not answer; it wrote:\n%s", p.words()), err)
+			return "", errors.Join(fmt.Errorf("starting Kafka: it does not answer; it wrote:\n%s", p.words()), err)
 		}
 	}
 }
