@@ -129,3 +129,16 @@ func TestRowThatIsLockedDuringATakeoverIsTakenOverLater(t *testing.T) {
 	s.eventually(3, "status = 'SENT'")
 	s.eventuallyNoClaim()
 }
+
+// An operator who edits a row, or restores one, knows nothing of notes.
+func TestRowInSendingWithoutANoteOfItsClaimIsTakenOver(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.fill("A", 3, 3)
+	s.exec("update t_outbox_event set status = 'SENDING', owner_token = 'gone', lease_until = now() - interval '1 second' where event_id <> 'A-2'")
+	s.exec("update t_outbox_event set status = 'SENDING', owner_token = 'noted', lease_until = now() - interval '1 second' where event_id = 'A-2'")
+	s.exec("insert into t_outbox_claim (owner_token, lease_until, event_ids) values ('noted', now() + interval '1 hour', '{another}')")
+	s.run()
+	s.eventually(3, "status = 'SENT' and takeover_count = 1")
+	s.eventuallyNoClaim()
+}

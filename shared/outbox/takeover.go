@@ -93,6 +93,27 @@ func (r *Relay) takeOver(ctx context.Context) error {
 	return nil
 }
 
+// expiredRows writes down for a takeover what claims have left behind without a note, or before the note says: rows that
+// somebody has edited or restored by hand. A row in SENDING whose lease is over is never out of reach.
+const expiredRows = `
+insert into t_outbox_claim (owner_token, lease_until, event_ids)
+select owner_token, min(lease_until), array_agg(event_id)
+from t_outbox_event
+where sent_at is null and not skipped and status = 'SENDING' and lease_until < now()
+group by owner_token
+order by owner_token
+on conflict (owner_token) do update set lease_until = excluded.lease_until, event_ids = excluded.event_ids`
+
+// noteExpired reads all unsent rows, as the gauges do, and so comes as seldom as they.
+func (r *Relay) noteExpired(ctx context.Context) error {
+	ctx, cancel := r.answerWithin(ctx)
+	defer cancel()
+	if _, err := r.db.Exec(ctx, expiredRows); err != nil {
+		return fmt.Errorf("noting expired claims: %w", err)
+	}
+	return nil
+}
+
 // suspectLives is how long a relay must live on with a row that is claimed alone until the row is no longer suspected of
 // ending it: what crashes a relay does so when it is touched, or while the broker's answer is read.
 const suspectLives = time.Second
