@@ -34,7 +34,7 @@ const (
 func consumptions(quick bool) []consumption {
 	rows := map[string]int{"lean": 6_000, "single": 4_000, "each": 20_000, "together": 100_000}
 	if quick {
-		rows = map[string]int{"lean": 3_000, "single": 2_000, "each": 10_000, "together": 60_000}
+		rows = map[string]int{"lean": 1_500, "single": 1_000, "each": 6_000, "together": 40_000}
 	}
 	build := func(name, title string, partitions, fails, slows int, designs ...string) consumption {
 		c := consumption{ConsumerCase: &report.ConsumerCase{Name: name, Title: title, OneIn: max(fails, slows)}}
