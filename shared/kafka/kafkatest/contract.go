@@ -32,7 +32,7 @@ type Server interface {
 }
 
 // patience bounds what a broker may need to come back, or a group to settle.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // Contract makes topics and groups of its own, and leaves the broker running.
 func Contract(t *testing.T, s Server) {
@@ -110,7 +110,8 @@ type member struct {
 func (b broker) join(t *testing.T, group, topic string) member {
 	t.Helper()
 	s, err := kafka.NewSubscriber(kafka.SubscriberConfig{
-		Brokers: b.Brokers(), ClientID: "contract", Group: group, Session: 3 * time.Second, Log: slog.New(testkit.Logs()),
+		Brokers: b.Brokers(), ClientID: "contract", Group: group, Log: slog.New(testkit.Logs()),
+		Session: 15 * time.Second, // no member dies here, so one that seems dead is one on a slow machine
 	})
 	require.NoError(t, err)
 	m := member{Leave: sync.OnceFunc(func() { require.NoError(t, s.Close()) })}
