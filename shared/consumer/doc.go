@@ -19,7 +19,9 @@
 //	Down(err)       nothing recorded: the trouble is not the message's; the partition pauses
 //	panic           an attempt, as Transient
 //
-// A message that ends the process leaves its partition after three times, and has its other attempts in the lane.
+// A message that ends the process leaves its partition after three times, and has its other attempts in the lane (hand.go).
+// What an event means whose earlier versions are missing, a Guard says: applied, awaited or healed (guard.go). Many
+// failures in a row stop the recording of failures (breaker.go). Decisions of operators come in through office.go.
 // Shutdown is never a failure: what runs is finished, what is not finished in time is left unacked and comes again.
 //
 // The package does not own: the log and the lane's tables (shared/inbox), the subscriber's settings (shared/kafka), and

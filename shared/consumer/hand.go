@@ -22,7 +22,7 @@ var errDied = mark(inbox.ClassCrash, errors.New("the process ended each time tha
 // next owner of the partition runs, so those alone are noted before they run: in a process that lives on, no message
 // costs a write more.
 func (c *consumer) carefully(ctx context.Context, d inbox.Delivery) (inbox.Outcome, error) {
-	if !c.lines.watched(d.Record) {
+	if !c.partitions.watched(d.Record) {
 		return c.decide(ctx, d)
 	}
 	times, err := c.take(ctx, d)
@@ -41,7 +41,7 @@ func (c *consumer) carefully(ctx context.Context, d inbox.Delivery) (inbox.Outco
 		c.putDown(ctx, d)
 		return "", err
 	}
-	c.lines.ran(d.Record)
+	c.partitions.ran(d.Record)
 	return out, nil
 }
 
@@ -61,9 +61,9 @@ func (c *consumer) setAside(ctx context.Context, d inbox.Delivery) (inbox.Outcom
 // company each goes alone.
 func (c *consumer) mayShare(ctx context.Context, first inbox.Delivery) (bool, error) {
 	switch {
-	case c.lines.alone(first.Record):
+	case c.partitions.alone(first.Record):
 		return false, nil
-	case !c.lines.watched(first.Record):
+	case !c.partitions.watched(first.Record):
 		return true, nil
 	}
 	times, err := c.take(ctx, first)
@@ -80,7 +80,7 @@ func (c *consumer) take(ctx context.Context, d inbox.Delivery) (times int, err e
 		return 0, Down(err) // the handler has not been asked yet
 	}
 	if times > 1 {
-		c.lines.suspect(d.Record)
+		c.partitions.suspect(d.Record)
 	}
 	return times, nil
 }
@@ -94,11 +94,11 @@ func (c *consumer) putDown(ctx context.Context, d inbox.Delivery) {
 	}
 }
 
-// lines are the partitions that this process reads.
-type lines struct {
+// partitions are those that this process reads, and how far it has come in each.
+type partitions struct {
 	together int64 // so many messages of a partition may be in hand at a time
 	mu       sync.Mutex
-	at       map[partition]*line
+	at       map[partition]*progress
 }
 
 type partition struct {
@@ -108,8 +108,8 @@ type partition struct {
 
 func place(r event.Record) partition { return partition{r.Topic, r.Partition} }
 
-// line is how far a partition has come in this process.
-type line struct {
+// progress is how far a partition has come in this process.
+type progress struct {
 	next       int64 // the offset after the last message that was decided about
 	watchUntil int64 // whatever is in hand below it is noted
 	aloneUntil int64 // a process has died in one of the messages below it
@@ -117,52 +117,54 @@ type line struct {
 
 // enter is for the first of the messages that come next. Where the partition begins, or goes on behind a gap in which it
 // was somebody else's, nothing is known of them.
-func (l *lines) enter(r event.Record) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if at, known := l.at[place(r)]; known && r.Offset <= at.next {
+func (p *partitions) enter(r event.Record) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if at, known := p.at[place(r)]; known && r.Offset <= at.next {
 		return
 	}
-	if l.at == nil {
-		l.at = map[partition]*line{}
+	if p.at == nil {
+		p.at = map[partition]*progress{}
 	}
-	l.at[place(r)] = &line{next: r.Offset, watchUntil: math.MaxInt64}
+	p.at[place(r)] = &progress{next: r.Offset, watchUntil: math.MaxInt64}
 }
 
-func (l *lines) watched(r event.Record) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return r.Offset < l.at[place(r)].watchUntil
+// watched says that the message is noted before it runs.
+func (p *partitions) watched(r event.Record) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return r.Offset < p.at[place(r)].watchUntil
 }
 
-func (l *lines) alone(r event.Record) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return r.Offset < l.at[place(r)].aloneUntil
+// alone says that the message runs in no company.
+func (p *partitions) alone(r event.Record) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return r.Offset < p.at[place(r)].aloneUntil
 }
 
 // suspect says that a process has died with this message, and perhaps with others behind it, in hand.
-func (l *lines) suspect(r event.Record) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	at := l.at[place(r)]
-	at.aloneUntil = r.Offset + l.together
+func (p *partitions) suspect(r event.Record) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := p.at[place(r)]
+	at.aloneUntil = r.Offset + p.together
 	at.watchUntil = max(at.watchUntil, at.aloneUntil)
 }
 
 // ran says that a noted message has run: what was in hand at a death before this process lies in its company.
-func (l *lines) ran(r event.Record) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if at := l.at[place(r)]; at.watchUntil == math.MaxInt64 {
-		at.watchUntil = max(r.Offset+l.together, at.aloneUntil)
+func (p *partitions) ran(r event.Record) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if at := p.at[place(r)]; at.watchUntil == math.MaxInt64 {
+		at.watchUntil = max(r.Offset+p.together, at.aloneUntil)
 	}
 }
 
 // passed says that the message is decided about.
-func (l *lines) passed(r event.Record) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	at := l.at[place(r)]
+func (p *partitions) passed(r event.Record) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := p.at[place(r)]
 	at.next = max(at.next, r.Offset+1)
 }

@@ -127,19 +127,19 @@ func (m Member) Together(ctx context.Context, records []event.Record) (done []bo
 	if len(ds) == 0 {
 		return done, nil
 	}
-	c.lines.enter(records[0])
+	c.partitions.enter(records[0])
 	if may, err := c.mayShare(ctx, ds[0]); !may || err != nil {
 		return done, err
 	}
 	fresh, outcomes, err := c.together(ctx, ds)
 	if err != nil {
-		if c.lines.watched(ds[0].Record) {
+		if c.partitions.watched(ds[0].Record) {
 			c.putDown(ctx, ds[0])
 		}
 		return nil, err
 	}
-	c.lines.ran(ds[0].Record)
-	c.lines.passed(records[len(records)-1])
+	c.partitions.ran(ds[0].Record)
+	c.partitions.passed(records[len(records)-1])
 	moved := false
 	for i := range ds {
 		if !fresh[i] {

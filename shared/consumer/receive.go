@@ -127,10 +127,10 @@ const maxPause = 5 * time.Second
 
 // deliver decides about one record and commits the decision. An error means that nothing is recorded.
 func (c *consumer) deliver(ctx context.Context, r event.Record) error {
-	c.lines.enter(r)
+	c.partitions.enter(r)
 	err := c.answer(ctx, r)
 	if err == nil {
-		c.lines.passed(r)
+		c.partitions.passed(r)
 	}
 	return err
 }

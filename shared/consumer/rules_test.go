@@ -158,28 +158,28 @@ func TestMetricsAreWellFormedAndStartAtZero(t *testing.T) {
 
 func TestOnlyTheFirstMessagesOfAPartitionAreWatched(t *testing.T) {
 	t.Parallel()
-	l := lines{together: 3}
+	p := partitions{together: 3}
 	at := func(offset int64) event.Record { return event.Record{Topic: "t", Offset: offset} }
-	l.enter(at(10))
-	require.True(t, l.watched(at(10)))
-	l.passed(at(10)) // a repetition, which ran nothing
-	l.enter(at(11))
-	require.True(t, l.watched(at(11)))
-	l.ran(at(11))
-	l.passed(at(11))
-	require.True(t, l.watched(at(13)), "it may have been in hand together with 11")
-	require.False(t, l.watched(at(14)))
-	l.passed(at(13))
-	l.enter(at(12))
-	require.False(t, l.watched(at(14)), "what comes a second time is no gap")
+	p.enter(at(10))
+	require.True(t, p.watched(at(10)))
+	p.passed(at(10)) // a repetition, which ran nothing
+	p.enter(at(11))
+	require.True(t, p.watched(at(11)))
+	p.ran(at(11))
+	p.passed(at(11))
+	require.True(t, p.watched(at(13)), "it may have been in hand together with 11")
+	require.False(t, p.watched(at(14)))
+	p.passed(at(13))
+	p.enter(at(12))
+	require.False(t, p.watched(at(14)), "what comes a second time is no gap")
 
-	l.enter(at(20))
-	require.True(t, l.watched(at(25)), "behind a gap")
-	require.False(t, l.alone(at(20)))
-	l.suspect(at(20))
-	require.True(t, l.alone(at(22)))
-	require.False(t, l.alone(at(23)))
-	l.ran(at(20))
-	require.True(t, l.watched(at(22)))
-	require.False(t, l.watched(at(23)))
+	p.enter(at(20))
+	require.True(t, p.watched(at(25)), "behind a gap")
+	require.False(t, p.alone(at(20)))
+	p.suspect(at(20))
+	require.True(t, p.alone(at(22)))
+	require.False(t, p.alone(at(23)))
+	p.ran(at(20))
+	require.True(t, p.watched(at(22)))
+	require.False(t, p.watched(at(23)))
 }

@@ -20,12 +20,12 @@ type consumer struct {
 	tracer  trace.Tracer
 	metrics *metrics
 
-	breaker  breaker
-	lines    lines
-	pauses   pauses
-	movement movement
-	lag      atomic.Int64  // of all partitions, at the last look
-	due      chan struct{} // asks the lane for a look
+	breaker    breaker
+	partitions partitions
+	pauses     pauses
+	movement   movement
+	lag        atomic.Int64  // of all partitions, at the last look
+	due        chan struct{} // asks the lane for a look
 }
 
 // Run makes the process a member of the group: it consumes, retries, watches itself, and answers under /ops/. Like the
@@ -46,7 +46,7 @@ func run(p *service.Process, cfg Config, together int, h Handler, consume func(*
 	}
 	c := &consumer{
 		Config: cfg, handler: h, log: p.Log, tracer: p.Tracer.Tracer("paycast/consumer"),
-		breaker: breaker{limit: cfg.FailuresInARow}, lines: lines{together: int64(together)}, due: make(chan struct{}, 1),
+		breaker: breaker{limit: cfg.FailuresInARow}, partitions: partitions{together: int64(together)}, due: make(chan struct{}, 1),
 	}
 	c.metrics = newMetrics(p.Metrics, cfg.Group, c.pauses.count)
 	p.Ready("database", postgres.Ping(cfg.DB))
