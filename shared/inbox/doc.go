@@ -8,7 +8,8 @@
 //	                                  duplicate or conflict      WAITING, held by it
 //	handler failed ─▶ Fail, in a new transaction: RETRY, WAITING, REJECTED or DEAD, with the message beside it
 //	process died   ─▶ Take, before the first handler of a partition, knows it; Fail moves the message to the lane
-//	retry lane     ─▶ Claim ─▶ Once or Fail, fenced by the claim's token
+//	retry lane     ─▶ Claim, TakeOver ─▶ Once or Fail, fenced by the claim's token
+//	operator       ─▶ Release, Skip, Discard, Reapply; Erase, of all that names a customer
 //
 // The states of a row:
 //

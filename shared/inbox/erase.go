@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	"gorm.io/gorm"
+
+	"example.com/paycast/shared/postgres"
 )
 
 // Erased is what Erase has emptied.
@@ -19,7 +21,12 @@ type Erased struct {
 // retry lane. What was not finished is discarded: its row is REJECTED, later versions that it held go on, and a worker
 // that has it in hand is fenced, so that it cannot be kept once more. What is left of a letter says that there was one,
 // where it stood and who closed it. Unread records of the topic are not here yet; Kafka's retention ends those.
+//
+// It must be called inside a transaction, or answers ErrNoTransaction; on any other error the caller rolls back.
 func Erase(ctx context.Context, tx *gorm.DB, group, userID string, why Decision) (all Erased, err error) {
+	if !postgres.InTx(tx) {
+		return Erased{}, ErrNoTransaction
+	}
 	// The value as JSON writes it, quotes included, wherever it stands: garbage may name a customer as well.
 	needle, err := json.Marshal(userID)
 	if err != nil {

@@ -258,4 +258,6 @@ func TestAHandleOutsideATransactionIsRefused(t *testing.T) {
 	_, err = inbox.Fail(t.Context(), l.db, delivery(1), inbox.Failure{Outcome: inbox.Dead})
 	require.ErrorIs(t, err, inbox.ErrNoTransaction)
 	require.ErrorIs(t, inbox.Park(t.Context(), l.db, delivery(1), inbox.Trouble{}), inbox.ErrNoTransaction)
+	_, err = inbox.Erase(t.Context(), l.db, "g", "ada", why)
+	require.ErrorIs(t, err, inbox.ErrNoTransaction, "also when there is nothing to erase")
 }
