@@ -21,6 +21,7 @@
 //   - Only a row's own fault makes it DEAD. An unreachable broker counts nothing against it; a destination's fault
 //     pauses the destination.
 //   - A relay that dies is replaced after its lease; one that was only paused cannot overwrite its successor's work.
+//     Each claim is noted in t_outbox_claim: there a takeover looks for leases that are over, and not among the rows.
 //
 // The package does not own: what an event is (shared/event), the client's settings (shared/kafka), and what happens to
 // an event twice delivered (shared/inbox).

@@ -18,7 +18,8 @@ type lane struct {
 }
 
 // dueLanes is the only statement of an idle relay. It steps over the index from one (destination, alone) to the next,
-// so its cost does not depend on the number of rows, but for those that are being sent. The last column says whether a lease has run out.
+// so its cost does not depend on the number of rows, but for those that are being sent. The last column says whether a
+// lease has run out.
 const dueLanes = `
 with recursive lanes as (
   (select destination, alone from t_outbox_event
@@ -27,7 +28,8 @@ with recursive lanes as (
   union all
   select n.destination, n.alone from lanes l cross join lateral (
     select destination, alone from t_outbox_event
-    where status in ('PENDING', 'RETRY') and sent_at is null and held_by is null and next_retry_at is not null and (destination, alone) > (l.destination, l.alone)
+    where status in ('PENDING', 'RETRY') and sent_at is null and held_by is null and next_retry_at is not null
+      and (destination, alone) > (l.destination, l.alone)
     order by destination, alone limit 1) n
 )
 select l.destination, l.alone, coalesce(d.state = 'PAUSED', false) as paused, false as expired

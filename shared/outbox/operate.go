@@ -13,10 +13,18 @@ import (
 	"example.com/paycast/shared/postgres"
 )
 
-// Mount opens the outbox to operators: GET /ops/outbox, /ops/outbox/{id} and /ops/outbox-destinations/{name}, and with
-// {"actor", "reason"} POST /ops/outbox/{id}/release, /ops/outbox/{id}/skip and /ops/outbox-destinations/{name}/open. With
-// ?dry_run=true a POST does all that it would do, answers with the thing as it would be, and rolls back. The database
-// needs audit.Migrations as well.
+// Mount opens the outbox to operators. The database needs audit.Migrations as well.
+//
+//	GET  /ops/outbox                          see List
+//	GET  /ops/outbox/{id}                     an event, and what was done to it
+//	GET  /ops/outbox/{id}/record              the event with its payload, for another service; see record
+//	POST /ops/outbox/{id}/release             see release; ?late=true also if later events of its order have passed it
+//	POST /ops/outbox/{id}/skip                see skipRow
+//	GET  /ops/outbox-destinations/{id}        a destination by its name, and what was done to it
+//	POST /ops/outbox-destinations/{id}/open   see open
+//
+// A POST has the body {"actor", "reason"}. With ?dry_run=true it does all that it would do, answers with the thing as it
+// would be, and rolls back.
 func Mount(o *ops.Server, db *gorm.DB, log *slog.Logger) {
 	o.Handle("GET /ops/outbox", List(db))
 	o.Handle("GET /ops/outbox/{id}", show(db, events, readEvent))
