@@ -194,7 +194,8 @@ func (r *Replays) distrust(ctx context.Context, c *claimed) error {
 	return err
 }
 
-// refusals are answers of the office that end an item without a failure: it changed after it was planned.
+// refusals are answers of the office that end an item without a failure: it changed after it was planned. An altered
+// letter also stops the job.
 var refusals = map[error]string{
 	inbox.ErrClosed: Decided, inbox.ErrUnderWay: AlreadyApplied, inbox.ErrNotReleasable: Conflict,
 	inbox.ErrUnreadable: Unreadable, inbox.ErrNoLetter: Decided, inbox.ErrAltered: Altered,
