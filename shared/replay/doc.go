@@ -1,9 +1,9 @@
 // Package replay handles messages once more, for one group only, under the eyes of an operator.
 //
 //	choose ─▶ Plan: ids frozen, hash over them, what each would do
-//	            └▶ Rehearse: the handler in a transaction that is rolled back
+//	            └▶ Rehearse: the handler in a transaction that is rolled back; a look, where its effect is elsewhere
 //	            └▶ Start ─▶ 1 ─▶ 10 ─▶ the rest at a rate ─▶ DONE
-//	                         └─ a failure, growing lag, a stuck lane ─▶ PAUSED, with its cause
+//	                         └─ a failure, growing lag, a stuck lane, an altered letter ─▶ PAUSED, with its cause
 //	a dead letter            ─▶ the group's own retry lane
 //	an event it has not seen ─▶ payment's outbox or archive ─▶ the group's redelivery topic
 //	Reapply: an effect that was lost though the log says applied ─▶ the retry lane
@@ -25,7 +25,8 @@
 //	               │  a lease; taken over when it runs out
 //	               └─▶ SETTLED    there was nothing to do, as when somebody else released the letter
 //
-// A replayed message has one attempt. Still bad, it is a dead letter again, the same one, with one attempt more.
+// A replayed message has one attempt. Still bad, it is a dead letter again, the same one, with one attempt more. Jobs that
+// have ended are deleted after Keep; what the audit says of them stays.
 //
 // The tables stand in inbox.Migrations, beside the rows that a job moves. The package does not own these rows
 // (shared/inbox), the handler (shared/consumer), nor the outbox (the payment service).
