@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -225,6 +226,33 @@ func TestKafkaDownLeavesRowsAndTheyGoOutAsSoonAsItIsBack(t *testing.T) {
 			require.Len(t, s.published(), 300+sent)
 		})
 	}
+}
+
+func TestRelayIsReadyAfterAnOutageThoughAnotherHasSentTheRows(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	r := s.relay()
+	testkit.Run(t, "relay", r.Run)
+	s.fill("W", 1, 1)
+	s.eventually(1, "status = 'SENT'")
+	s.kafka.Kill()
+	s.fill("A", 1, 1)
+	testkit.Eventually(t, soon, func() error {
+		if err := r.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "kafka cannot be reached") {
+			return fmt.Errorf("it does not miss Kafka, but: %v", err)
+		}
+		return nil
+	})
+	// As another relay leaves it. A claimed row is ours until it is settled, so only one that waits is taken.
+	testkit.Eventually(t, soon, func() error {
+		if s.exec(`update t_outbox_event set status = 'SENT', sent_at = now(), broker_partition = 0 where status = 'RETRY'`) == 0 {
+			return errors.New("the row is just being tried")
+		}
+		return nil
+	})
+	require.Positive(t, r.gate.failing(), "Kafka is still away")
+	s.kafka.Restart()
+	testkit.Eventually(t, soon, func() error { return r.Ready(t.Context()) })
 }
 
 func TestAShortOutageIsNoReasonToRestart(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"example.com/paycast/shared/event"
 	"example.com/paycast/shared/postgres"
 )
 
@@ -90,6 +91,9 @@ func (f *feeder) round(ctx context.Context) (found bool, err error) {
 			return false, err
 		}
 	}
+	if one && len(f.lanes) == 0 {
+		f.reach(ctx)
+	}
 	f.full = len(f.lanes) > 0
 	for i := range f.lanes {
 		l := &f.lanes[i]
@@ -113,6 +117,25 @@ func (f *feeder) round(ctx context.Context) (found bool, err error) {
 		}
 	}
 	return found, nil
+}
+
+// reach tries Kafka without a row. The rows of an outage may have gone out through another relay, or wait for their time;
+// one with nothing to send would say for ever that Kafka cannot be reached. A publish of no message connects and sends nothing.
+func (f *feeder) reach(ctx context.Context) {
+	answer := make(chan error, 1)
+	go func() { answer <- f.c.Publisher.Publish(event.Topic) }()
+	ctx, cancel := context.WithTimeout(ctx, f.c.Deadline)
+	defer cancel()
+	select {
+	case err := <-answer:
+		if err == nil {
+			f.gate.succeed()
+		} else {
+			f.gate.fail()
+		}
+	case <-ctx.Done():
+		f.gate.fail()
+	}
 }
 
 // look asks which lanes are due and ends claims whose lease has run out; expired says that there were some.
