@@ -9,7 +9,7 @@
 //	retry lane ─▶ claim ─▶ the same handler, the same answers
 //
 // Run does it with the two kinds of handler: InTransaction for an effect in the service's own database, Outside for a
-// versioned, repeatable write elsewhere.
+// versioned, repeatable write elsewhere. shared/batch brings many messages to one transaction (member.go).
 //
 // What a handler answers:
 //
@@ -22,6 +22,7 @@
 // A message that ends the process leaves its partition after three times, and has its other attempts in the lane (hand.go).
 // What an event means whose earlier versions are missing, a Guard says: applied, awaited or healed (guard.go). Many
 // failures in a row stop the recording of failures (breaker.go). Decisions of operators come in through office.go.
+//
 // Shutdown is never a failure: what runs is finished, what is not finished in time is left unacked and comes again.
 //
 // The package does not own: the log and the lane's tables (shared/inbox), the subscriber's settings (shared/kafka), and
