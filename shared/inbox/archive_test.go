@@ -81,7 +81,7 @@ func TestOnlyOldFinishedRowsAreArchivedAndTheyStillCount(t *testing.T) {
 	require.Equal(t, delivery(3).Record, d.Record)
 }
 
-func TestArchiveThatEndsBetweenCopyAndDeleteLeavesEachRowInOnePlace(t *testing.T) { // A1
+func TestArchiveThatEndsBetweenCopyAndDeleteLeavesEachRowInOnePlace(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
 	for v := int64(1); v <= 9; v++ {

@@ -62,7 +62,7 @@ func TestOldSentRowsMoveAndNothingElseDoes(t *testing.T) {
 	require.Len(t, facts["young-1"], 1)
 }
 
-func TestArchiveThatIsInterruptedLeavesEachRowInOnePlaceAndGoesOn(t *testing.T) { // A1
+func TestArchiveThatIsInterruptedLeavesEachRowInOnePlaceAndGoesOn(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	s.fill("old", 200, 200)

@@ -78,7 +78,7 @@ func TestRevokedRightsPauseAndLoseNothing(t *testing.T) {
 	s.requireOrdered(100)
 }
 
-func TestTopicRemovedAndMadeAgainCostsNoRow(t *testing.T) { // F50
+func TestTopicRemovedAndMadeAgainCostsNoRow(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	r := s.relay()

@@ -81,7 +81,7 @@ func TestForwarderUnderstandsOurEnvelopeAndKeepsTheMessagesContext(t *testing.T)
 	require.Equal(t, envelope{"order-events", "E1", []byte("payload"), map[string]string{"k": "v"}}, e)
 }
 
-func TestMessageWithoutEnvelopeIsRefusedAndItsContentsAreNotLogged(t *testing.T) { // F2
+func TestMessageWithoutEnvelopeIsRefusedAndItsContentsAreNotLogged(t *testing.T) {
 	t.Parallel()
 	logs := testkit.Logs()
 	alien := make(chan *message.Message, 1)

@@ -84,7 +84,7 @@ func (s *stage) held() (n int) {
 // TestRowIsDueOrDoneWhereverTheRelaysWriteBreaksOff: each write of a relay, broken off before it is made and in its COMMIT,
 // once by the relay's death and once by the loss of its connection. In the one place the server takes the write back, in the
 // other it keeps it and nobody hears of it.
-func TestRowIsDueOrDoneWhereverTheRelaysWriteBreaksOff(t *testing.T) { // R1, R2, R4, R5, R8
+func TestRowIsDueOrDoneWhereverTheRelaysWriteBreaksOff(t *testing.T) {
 	t.Parallel()
 	for status, c := range map[string]struct {
 		write string
@@ -185,7 +185,7 @@ func (s *stage) insert(e event.Event) {
 
 // TestSendSwallowedPastTheLeaseIsSentByTheSuccessorAndTheZombieSaysThatItLostTheRow: relay A's connection to Kafka carries
 // nothing, or its answers only, and A stands still until its lease is over.
-func TestSendSwallowedPastTheLeaseIsSentByTheSuccessorAndTheZombieSaysThatItLostTheRow(t *testing.T) { // F11, R3, R6
+func TestSendSwallowedPastTheLeaseIsSentByTheSuccessorAndTheZombieSaysThatItLostTheRow(t *testing.T) {
 	t.Parallel()
 	for name, disturb := range map[string]func(*testkit.Link){
 		"nothing passes":       (*testkit.Link).Swallow,
@@ -240,7 +240,7 @@ func TestSendSwallowedPastTheLeaseIsSentByTheSuccessorAndTheZombieSaysThatItLost
 }
 
 // TestAnswerThatIsLostAfterTheSendBringsTheSameEventAgainAndItsEffectOnce: Kafka has stored the event, and the relay cannot know.
-func TestAnswerThatIsLostAfterTheSendBringsTheSameEventAgainAndItsEffectOnce(t *testing.T) { // R3, F14
+func TestAnswerThatIsLostAfterTheSendBringsTheSameEventAgainAndItsEffectOnce(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	link := testkit.KafkaProxy(t, s.kafka.Brokers())
@@ -281,7 +281,7 @@ func TestAnswerThatIsLostAfterTheSendBringsTheSameEventAgainAndItsEffectOnce(t *
 }
 
 // TestTakeoverLeavesARowAloneThatIsBeingSettled: the lease is over, and its owner is in the middle of marking the row.
-func TestTakeoverLeavesARowAloneThatIsBeingSettled(t *testing.T) { // F10
+func TestTakeoverLeavesARowAloneThatIsBeingSettled(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	s.append(created("O-1", 1), created("O-2", 1))
@@ -336,7 +336,7 @@ func TestRelayWhoseDatabaseFallsSilentGoesOnAsSoonAsItIsHeardAgain(t *testing.T)
 
 // TestRowThatAHandHasMadeHoldsUpNobodyAndItsContentsAreNotLogged: no envelope, no headers worth the name, a payload that is
 // no JSON. It goes out as it is, for consumers to put it aside, or it is parked.
-func TestRowThatAHandHasMadeHoldsUpNobodyAndItsContentsAreNotLogged(t *testing.T) { // F13, F72
+func TestRowThatAHandHasMadeHoldsUpNobodyAndItsContentsAreNotLogged(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	s.fill("bad", 20, 20)

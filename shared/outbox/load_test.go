@@ -15,7 +15,7 @@ import (
 	"example.com/paycast/shared/testkit"
 )
 
-func TestForgottenTransactionStallsNothing(t *testing.T) { // F09
+func TestForgottenTransactionStallsNothing(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	forgotten, err := pgx.Connect(t.Context(), s.url)

@@ -40,7 +40,7 @@ func (s *stage) afterDeath() {
 	s.leasesRunOut()
 }
 
-func TestRelayKilledAgainAndAgainLosesNothingAndParksNothing(t *testing.T) { // R1, R2, R4, R5, R7
+func TestRelayKilledAgainAndAgainLosesNothingAndParksNothing(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	s.kafka.DelayProduce(5 * time.Millisecond)
@@ -83,7 +83,7 @@ func (s *stage) requireTrue() {
 	require.NoError(s.t, rows.Err())
 }
 
-func TestRelayPausedPastItsLeaseIsReplacedAndFencedWhenItWakes(t *testing.T) { // R6, F11
+func TestRelayPausedPastItsLeaseIsReplacedAndFencedWhenItWakes(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	s.fill("A", 200, 200)

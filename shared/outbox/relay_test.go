@@ -74,7 +74,7 @@ func (s *stage) requireOrdered(n int) {
 	require.Equal(s.t, n, total)
 }
 
-func TestEventCommittedAfterALaterOneIsNotSkipped(t *testing.T) { // F08
+func TestEventCommittedAfterALaterOneIsNotSkipped(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	s.run()
@@ -91,7 +91,7 @@ func TestEventCommittedAfterALaterOneIsNotSkipped(t *testing.T) { // F08
 	require.Len(t, s.published(), 2)
 }
 
-func TestRelayKilledBetweenKafkasAnswerAndSentPublishesTheSameEventAgain(t *testing.T) { // F14, R4
+func TestRelayKilledBetweenKafkasAnswerAndSentPublishesTheSameEventAgain(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	e := created("O-1", 1)
@@ -123,7 +123,7 @@ func TestRelayKilledBetweenKafkasAnswerAndSentPublishesTheSameEventAgain(t *test
 	require.GreaterOrEqual(t, s.count("takeover_count >= 1"), 1)
 }
 
-func TestRowOfADeadRelayIsTakenOverAndItsLateSettleChangesNothing(t *testing.T) { // F11, R2, R6
+func TestRowOfADeadRelayIsTakenOverAndItsLateSettleChangesNothing(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	s.append(created("O-1", 1))
@@ -269,7 +269,7 @@ func TestAShortOutageIsNoReasonToRestart(t *testing.T) {
 	require.ErrorContains(t, r.Ready(t.Context()), "kafka cannot be reached")
 }
 
-func TestPoisonRowsAreParkedAndOthersPass(t *testing.T) { // F13, F15, F48
+func TestPoisonRowsAreParkedAndOthersPass(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	s.fill("P", 50, 50)
@@ -289,7 +289,7 @@ func TestPoisonRowsAreParkedAndOthersPass(t *testing.T) { // F13, F15, F48
 	require.Equal(t, 50, rejected, "each row is reported once")
 }
 
-func TestSmallRowIsNotBlamedForTheSizeOfItsBatch(t *testing.T) { // F15, F48
+func TestSmallRowIsNotBlamedForTheSizeOfItsBatch(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	s.fill("A", 20, 20)
@@ -313,7 +313,7 @@ func TestOneDeadRowHoldsItsKeyAndNothingElse(t *testing.T) {
 	require.Zero(t, s.count("status = 'SENT' and message_key like 'B-%'"))
 }
 
-func TestUnknownAnswerIsSentAgainWithTheSameID(t *testing.T) { // R3
+func TestUnknownAnswerIsSentAgainWithTheSameID(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	e := created("O-1", 1)
@@ -345,7 +345,7 @@ func TestUnreachableDatabaseEndsNothingAndIsSurvived(t *testing.T) {
 	s.eventually(1, "status = 'SENT'")
 }
 
-func TestClaimNeverTakesMoreThanItsBatch(t *testing.T) { // F12
+func TestClaimNeverTakesMoreThanItsBatch(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	s.exec("analyze t_outbox_event") // of an empty table

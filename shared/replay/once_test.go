@@ -66,7 +66,7 @@ func TestSamePlanRunTwiceRepeatsNothing(t *testing.T) {
 		AND first_seen BETWEEN now() - interval '11 days' AND now() - interval '9 days'`, first.JobID))
 }
 
-func TestReplayOfAnEventThatIsBeingHandledAppliesItOnce(t *testing.T) { // Y1
+func TestReplayOfAnEventThatIsBeingHandledAppliesItOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	inside, finish := make(chan struct{}), make(chan struct{})
@@ -99,7 +99,7 @@ func TestReplayOfAnEventThatIsBeingHandledAppliesItOnce(t *testing.T) { // Y1
 	require.EqualValues(t, 1, w.count("t_effect WHERE event_id = ?", e.ID))
 }
 
-func TestReplayKilledAfterPaymentHasSentAsksAgainAndAppliesOnce(t *testing.T) { // Y1
+func TestReplayKilledAfterPaymentHasSentAsksAgainAndAppliesOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.mended.Store(true)

@@ -145,7 +145,7 @@ func TestCanaryStopsAtTheFirstMessageThatIsStillBad(t *testing.T) {
 	require.EqualValues(t, 4, w.count("t_effect"))
 }
 
-func TestRunThatIsKilledHalfWayGoesOnAndRepeatsNoEffect(t *testing.T) { // Y1
+func TestRunThatIsKilledHalfWayGoesOnAndRepeatsNoEffect(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	var handled atomic.Int64

@@ -127,7 +127,7 @@ func TestEverySeriesOfReplaysExistsFromTheStart(t *testing.T) {
 	require.Empty(t, problems)
 }
 
-func TestRedeliveredEventThatIsStillBadIsParkedOnceHoweverOftenItComes(t *testing.T) { // F32
+func TestRedeliveredEventThatIsStillBadIsParkedOnceHoweverOftenItComes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c, _ := w.start()

@@ -47,7 +47,7 @@ func TestReplayAsksHowManyPeopleItMayReach(t *testing.T) {
 	require.NoError(t, client.PostJSON(t.Context(), "/ops/replays/"+job.JobID+"/run", run, nil))
 }
 
-func TestReplayOfAServiceThatIsKilledAgainAndAgainWritesEachCommandOnce(t *testing.T) { // Y1
+func TestReplayOfAServiceThatIsKilledAgainAndAgainWritesEachCommandOnce(t *testing.T) {
 	t.Parallel()
 	const orders = 40
 	s := newStack(t)
