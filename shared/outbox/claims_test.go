@@ -142,3 +142,18 @@ func TestRowInSendingWithoutANoteOfItsClaimIsTakenOver(t *testing.T) {
 	s.eventually(3, "status = 'SENT' and takeover_count = 1")
 	s.eventuallyNoClaim()
 }
+
+func TestRowThatWaitsForNothingIsSent(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.fill("A", 6, 3) // and then behind them
+	s.exec("update t_outbox_event set held_by = 'gone' where event_id = 'A-0'")
+	s.exec("update t_outbox_event set held_by = event_id where event_id = 'A-1'")
+	s.exec("update t_outbox_event set held_by = 'A-5' where event_id in ('A-2', 'A-4')")
+	s.fill("B", 2, 1)
+	s.exec("update t_outbox_event set status = 'DEAD', last_error_code = 'x', next_retry_at = null where event_id = 'B-0'")
+	s.exec("update t_outbox_event set held_by = 'B-0' where event_id = 'B-1'")
+	s.run()
+	s.eventually(6, "status = 'SENT'")
+	require.Equal(t, 1, s.count("held_by = 'B-0'"), "this one waits with reason")
+}

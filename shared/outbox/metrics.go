@@ -91,8 +91,8 @@ const sampleEvery = 5 * time.Second
 func (r *Relay) sample(ctx context.Context) error {
 	for ctx.Err() == nil {
 		start := time.Now()
-		if err := errors.Join(r.read(ctx), r.noteExpired(ctx)); err != nil && ctx.Err() == nil {
-			r.c.Log.Warn("the outbox's gauges are stale, or its expired claims not all noted", "error", err)
+		if err := errors.Join(r.read(ctx), r.mend(ctx)); err != nil && ctx.Err() == nil {
+			r.c.Log.Warn("the outbox's gauges are stale, or rows edited by hand not all mended", "error", err)
 		}
 		pause(ctx, max(sampleEvery, 20*time.Since(start)))
 	}

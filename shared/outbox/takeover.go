@@ -104,12 +104,30 @@ group by owner_token
 order by owner_token
 on conflict (owner_token) do update set lease_until = excluded.lease_until, event_ids = excluded.event_ids`
 
-// noteExpired reads all unsent rows, as the gauges do, and so comes as seldom as they.
-func (r *Relay) noteExpired(ctx context.Context) error {
+// strayHolds finds rows that wait for nothing: what holds them is gone, sent, skipped, or not in front of them. Again
+// somebody's hand did that. To free one too many would do no harm, because a claim looks at the whole queue of a key.
+const strayHolds = `
+with stray as materialized (
+  select event_id
+  from t_outbox_event h
+  where held_by is not null and not exists (
+    select from t_outbox_event f
+    where f.event_id = h.held_by and f.destination = h.destination and f.message_key = h.message_key
+      and f.aggregate_version < h.aggregate_version and f.sent_at is null and not f.skipped)
+  for update skip locked
+)
+update t_outbox_event set held_by = null, updated_at = now() where event_id = any(array(select event_id from stray))`
+
+// mend brings back rows that no other statement would reach. It reads all unsent rows, as the gauges do, and so comes as
+// seldom as they.
+func (r *Relay) mend(ctx context.Context) error {
 	ctx, cancel := r.answerWithin(ctx)
 	defer cancel()
 	if _, err := r.db.Exec(ctx, expiredRows); err != nil {
 		return fmt.Errorf("noting expired claims: %w", err)
+	}
+	if _, err := r.db.Exec(ctx, strayHolds); err != nil {
+		return fmt.Errorf("freeing outbox rows that nothing holds: %w", err)
 	}
 	return nil
 }
