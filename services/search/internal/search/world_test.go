@@ -57,12 +57,12 @@ func newWorld(t testing.TB) *world {
 	t.Cleanup(func() { postgres.Close(w.db) })
 	w.env = service.Env{
 		"DATABASE_URL": dbURL, "ELASTICSEARCH_URL": versioned(t, w.esURL), "KAFKA_BROKERS": w.broker.Brokers(), "OPS_TOKEN": opsToken,
-		"LOG_LEVEL": "error", "HTTP_ADDR": testkit.FreeAddr(t), "OPS_ADDR": testkit.FreeAddr(t),
+		"LOG_LEVEL":        "error",
 		"CONSUMER_BACKOFF": "50ms", "CONSUMER_MAX_BACKOFF": "500ms", "CONSUMER_RETRY_POLL": "50ms",
 		// No test is about a slow handler, and a slow machine must not make one.
 		"CONSUMER_HANDLER_TIMEOUT": "2m", "CONSUMER_LEASE": "3m",
 	}
-	w.ops = ops.Client{BaseURL: "http://" + w.env["OPS_ADDR"], Token: opsToken}
+	w.ops = ops.Client{Token: opsToken}
 	require.NoError(t, search.Migrate(t.Context(), w.env))
 	return w
 }
@@ -76,7 +76,10 @@ func serve(t testing.TB) *world {
 	return w
 }
 
+// start gives the service new addresses each time: a child that another test starts may keep a closed one a moment longer.
 func (w *world) start() {
+	w.env["HTTP_ADDR"], w.env["OPS_ADDR"] = testkit.FreeAddr(w.t), testkit.FreeAddr(w.t)
+	w.ops.BaseURL = "http://" + w.env["OPS_ADDR"]
 	env := maps.Clone(w.env)
 	w.task = testkit.Run(w.t, "search serve", func(ctx context.Context) error { return search.Serve(ctx, env) })
 }
