@@ -110,8 +110,11 @@ func cutPart(b []byte) (part string, rest []byte, ok bool) {
 	return string(b[width : width+int(n)]), b[width+int(n):], true
 }
 
-// wrap puts m into an envelope for the forwarder.
+// wrap puts m into an envelope for the forwarder. One without a destination the forwarder would only nack: no answer, for ever.
 func wrap(destination string, m *message.Message) (*message.Message, error) {
+	if destination == "" {
+		return nil, errEnvelope
+	}
 	data, err := envelopeCodec{}.Marshal(&envelope{destination, m.UUID, m.Payload, m.Metadata})
 	if err != nil {
 		return nil, err

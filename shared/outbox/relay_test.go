@@ -269,6 +269,17 @@ func TestAShortOutageIsNoReasonToRestart(t *testing.T) {
 	require.ErrorContains(t, r.Ready(t.Context()), "kafka cannot be reached")
 }
 
+func TestRowWithoutADestinationIsParkedAndOthersPass(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.fill("P", 1, 1)
+	s.exec("update t_outbox_event set destination = ''")
+	s.fill("G", 2, 2)
+	s.run()
+	s.eventually(1, "status = 'DEAD' and last_error_code = 'unencodable' and destination = ''")
+	s.eventually(2, "status = 'SENT'")
+}
+
 func TestPoisonRowsAreParkedAndOthersPass(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
