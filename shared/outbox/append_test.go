@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -92,4 +93,20 @@ func TestConditionsOnTheCallersHandleDoNotReachAppend(t *testing.T) {
 		return Append(t.Context(), tx.Table("t_order").Where("order_no = ?", "O-9"), created("O-1", 1))
 	}))
 	require.EqualValues(t, 1, s.rows())
+}
+
+func TestTimesThatNoProgramReadsAreRefused(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.append(created("O-1", 1))
+	for _, column := range []string{"created_at", "next_retry_at"} {
+		for _, value := range []string{"infinity", "-infinity", "0001-01-01 BC", "294000-01-01"} {
+			_, err := s.sql.Exec(t.Context(), fmt.Sprintf("update t_outbox_event set %s = '%s'", column, value))
+			require.ErrorContains(t, err, "t_outbox_event_times", "%s %s", column, value)
+		}
+	}
+	_, err := s.sql.Exec(t.Context(), "update t_outbox_event set status = 'SENDING', owner_token = 'x', lease_until = 'infinity'")
+	require.ErrorContains(t, err, "t_outbox_event_times")
+	s.run()
+	s.eventually(1, "status = 'SENT'")
 }
