@@ -13,7 +13,8 @@ import (
 
 // One short statement: rows that another worker is claiming are passed over, and nobody holds a row lock while a
 // handler runs. "= ANY(ARRAY(...))" keeps the planner from running the subquery again and claiming more than one. The
-// attempt is counted before it begins, so that a message that crashes the process is counted too.
+// attempt is counted before it begins, so that a message that crashes the process is counted too. A row whose message
+// somebody has removed is passed over: chosen, it would be found due again and again, and nothing behind it would be.
 const claimDue = `
 UPDATE t_message_consume c
 SET status = 'PROCESSING', owner_token = @token, lease_until = now() + @lease * interval '1 microsecond',
@@ -22,11 +23,15 @@ FROM t_message_retry m
 WHERE m.consumer_group = c.consumer_group AND m.event_id = c.event_id AND c.consumer_group = @group
   AND c.event_id = ANY(ARRAY(
     SELECT event_id FROM t_message_consume
-    WHERE consumer_group = @group AND status IN ('RETRY', 'WAITING') AND next_retry_at <= now()
+    WHERE consumer_group = @group AND status IN ('RETRY', 'WAITING') AND next_retry_at <= now()` + isKept + `
     ORDER BY next_retry_at LIMIT 1 FOR UPDATE SKIP LOCKED))
 RETURNING c.event_id, c.event_type, c.aggregate_id, c.aggregate_version, c.retry_count, c.topic, c.partition, c."offset",
     coalesce(c.replay_id, '') AS replay_id, (extract(epoch FROM now() - c.first_received_at) * 1000000)::bigint AS waited,
     m.record_time, m.record_key, m.headers, m.payload`
+
+const isKept = `
+      AND EXISTS (SELECT FROM t_message_retry k
+        WHERE k.consumer_group = t_message_consume.consumer_group AND k.event_id = t_message_consume.event_id)`
 
 // A lease that ran out: its holder has crashed or stands still. Should it come back, its token fits nothing any more.
 const takeOver = `
@@ -37,7 +42,7 @@ FROM t_message_retry m
 WHERE m.consumer_group = c.consumer_group AND m.event_id = c.event_id AND c.consumer_group = @group
   AND c.event_id = ANY(ARRAY(
     SELECT event_id FROM t_message_consume
-    WHERE consumer_group = @group AND status = 'PROCESSING' AND lease_until < now()
+    WHERE consumer_group = @group AND status = 'PROCESSING' AND lease_until < now()` + isKept + `
     ORDER BY lease_until LIMIT 1 FOR UPDATE SKIP LOCKED))
 RETURNING c.event_id, c.event_type, c.aggregate_id, c.aggregate_version, c.retry_count, c.topic, c.partition, c."offset",
     coalesce(c.replay_id, '') AS replay_id, (extract(epoch FROM now() - c.first_received_at) * 1000000)::bigint AS waited,
@@ -55,7 +60,9 @@ func TakeOver(ctx context.Context, db *gorm.DB, group string, rule lease.Rule) (
 }
 
 const lookExpired = `
-SELECT EXISTS (SELECT FROM t_message_consume WHERE consumer_group = @group AND status = 'PROCESSING' AND lease_until < now())`
+SELECT EXISTS (
+    SELECT FROM t_message_consume
+    WHERE consumer_group = @group AND status = 'PROCESSING' AND lease_until < now()` + isKept + `)`
 
 // Expired looks whether there is something to take over.
 func Expired(ctx context.Context, db *gorm.DB, group string) (expired bool, err error) {

@@ -241,3 +241,32 @@ func (l log) letterIn(tx *gorm.DB) (id int64) {
 	require.NoError(l.t, tx.Raw("SELECT letter_id FROM t_dead_letter").Scan(&id).Error)
 	return id
 }
+
+func TestARowWithoutItsMessageStopsNoOther(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	_, err := l.fail(delivery(1), inbox.Failure{Outcome: inbox.Retry})
+	require.NoError(t, err)
+	other := delivery(2)
+	other.Event.AggregateID = "o-2"
+	other.Record.Key, other.Record.Headers = []byte("o-2"), other.Event.Headers()
+	_, err = l.fail(other, inbox.Failure{Outcome: inbox.Retry})
+	require.NoError(t, err)
+	require.NoError(t, l.db.Exec("DELETE FROM t_message_retry WHERE event_id = 'event-1'").Error)
+	d := l.claim()
+	require.NotNil(t, d)
+	require.Equal(t, "event-2", d.Event.ID)
+
+	require.NoError(t, l.db.Exec(`UPDATE t_message_consume SET status = 'PROCESSING', owner_token = 'gone', next_retry_at = NULL,
+		lease_until = now() - CASE event_id WHEN 'event-1' THEN interval '2 hours' ELSE interval '1 hour' END`).Error)
+	d, err = inbox.TakeOver(t.Context(), l.db, "g", rule)
+	require.NoError(t, err)
+	d = l.decoded(d)
+	require.NotNil(t, d)
+	require.Equal(t, "event-2", d.Event.ID)
+	_, _, err = l.once(*d, nil)
+	require.NoError(t, err)
+	expired, err := inbox.Expired(t.Context(), l.db, "g")
+	require.NoError(t, err)
+	require.False(t, expired)
+}
