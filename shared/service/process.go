@@ -75,10 +75,6 @@ func start(ctx context.Context, name string, b Base, logs io.Writer) (*Process, 
 	}
 	p.ctx, p.cancel = context.WithCancelCause(ctx)
 	p.Ops.Handle("GET /ops/settings", p.settings(name))
-	if err := p.listen("ops", b.OpsAddr, p.Ops); err != nil {
-		p.cancel(err)
-		return nil, err
-	}
 	p.Ready("running", func(context.Context) error {
 		switch {
 		case p.ctx.Err() != nil:
@@ -88,6 +84,11 @@ func start(ctx context.Context, name string, b Base, logs io.Writer) (*Process, 
 		}
 		return nil
 	})
+	// After the check: whoever asks first must not be told that all is ready.
+	if err := p.listen("ops", b.OpsAddr, p.Ops); err != nil {
+		p.cancel(err)
+		return nil, err
+	}
 	return p, nil
 }
 
