@@ -95,7 +95,7 @@ func TestConditionsOnTheCallersHandleDoNotReachAppend(t *testing.T) {
 	require.EqualValues(t, 1, s.rows())
 }
 
-func TestTimesThatNoProgramReadsAreRefused(t *testing.T) {
+func TestTimesAndCountsThatNoProgramReadsAreRefused(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	s.append(created("O-1", 1))
@@ -107,6 +107,10 @@ func TestTimesThatNoProgramReadsAreRefused(t *testing.T) {
 	}
 	_, err := s.sql.Exec(t.Context(), "update t_outbox_event set status = 'SENDING', owner_token = 'x', lease_until = 'infinity'")
 	require.ErrorContains(t, err, "t_outbox_event_times")
+	for _, column := range []string{"takeover_count", "retry_count"} {
+		_, err := s.sql.Exec(t.Context(), fmt.Sprintf("update t_outbox_event set %s = 2147483647", column))
+		require.ErrorContains(t, err, "t_outbox_event_counts", column)
+	}
 	s.run()
 	s.eventually(1, "status = 'SENT'")
 }
