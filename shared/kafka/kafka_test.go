@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/settings"
 	"example.com/paycast/shared/testkit"
 )
 
@@ -140,7 +141,7 @@ func TestTopicsAreCreatedOnceAndNeverByUsingThem(t *testing.T) {
 
 	made, err := DescribeTopics(t.Context(), b.Brokers(), event.Topic)
 	require.NoError(t, err)
-	require.Equal(t, []TopicSettings{{event.Topic, event.Partitions, "delete", 7 * 24 * time.Hour}}, made)
+	require.Equal(t, []settings.Topic{{Topic: event.Topic, Partitions: event.Partitions, Cleanup: "delete", Retention: 7 * 24 * time.Hour}}, made)
 
 	require.ErrorIs(t, EnsureTopics(t.Context(), b.Brokers(), "narrow"), errPartitions)
 

@@ -37,12 +37,13 @@ func GroupSettings(group string, session time.Duration, topics ...string) settin
 	}
 }
 
-// TopicSettings is a topic as the brokers have it.
-type TopicSettings struct {
-	Topic      string
-	Partitions int
-	Cleanup    string        // cleanup.policy: delete, compact or both
-	Retention  time.Duration // negative: for ever
+// Seen asks the brokers how they are set and how they have the topics. A topic that is missing is left out.
+func Seen(ctx context.Context, brokers string, topics ...string) (seen settings.Kafka, err error) {
+	if seen.Topics, err = DescribeTopics(ctx, brokers, topics...); err != nil {
+		return seen, err
+	}
+	seen.Brokers, err = MakesTopics(ctx, brokers)
+	return seen, err
 }
 
 // autoCreate is the brokers' setting that lets a topic come into being when somebody uses it.
@@ -106,9 +107,9 @@ func configOf(admin sarama.ClusterAdmin, kind sarama.ConfigResourceType, name st
 }
 
 // DescribeTopics asks the brokers how the topics are set. A topic that is missing is left out.
-func DescribeTopics(ctx context.Context, brokers string, topics ...string) ([]TopicSettings, error) {
+func DescribeTopics(ctx context.Context, brokers string, topics ...string) ([]settings.Topic, error) {
 	type answer struct {
-		found []TopicSettings
+		found []settings.Topic
 		err   error
 	}
 	got := make(chan answer, 1)
@@ -124,7 +125,7 @@ func DescribeTopics(ctx context.Context, brokers string, topics ...string) ([]To
 	}
 }
 
-func describe(brokers string, topics []string) (found []TopicSettings, err error) {
+func describe(brokers string, topics []string) (found []settings.Topic, err error) {
 	admin, err := sarama.NewClusterAdmin(BrokerList(brokers), baseConfig("topics"))
 	if err != nil {
 		return nil, fmt.Errorf("connecting to kafka to ask about topics: %w", err)
@@ -146,7 +147,7 @@ func describe(brokers string, topics []string) (found []TopicSettings, err error
 		if err != nil {
 			return nil, fmt.Errorf("topic %s: retention.ms is %q", t.Name, set["retention.ms"])
 		}
-		found = append(found, TopicSettings{
+		found = append(found, settings.Topic{
 			Topic: t.Name, Partitions: len(t.Partitions), Cleanup: set["cleanup.policy"], Retention: time.Duration(ms) * time.Millisecond,
 		})
 	}

@@ -17,11 +17,11 @@ func TestTopicsAreDescribedAsTheBrokerHasThem(t *testing.T) {
 	require.NoError(t, EnsureTopics(t.Context(), b.Brokers(), event.Topic))
 	got, err := DescribeTopics(t.Context(), b.Brokers(), event.Topic, "other", "missing")
 	require.NoError(t, err)
-	byName := map[string]TopicSettings{}
+	byName := map[string]settings.Topic{}
 	for _, topic := range got {
 		byName[topic.Topic] = topic
 	}
-	require.Equal(t, TopicSettings{event.Topic, event.Partitions, "delete", Retention}, byName[event.Topic])
+	require.Equal(t, settings.Topic{Topic: event.Topic, Partitions: event.Partitions, Cleanup: "delete", Retention: Retention}, byName[event.Topic])
 	require.Equal(t, 3, byName["other"].Partitions)
 	require.NotContains(t, byName, "missing")
 }

@@ -47,6 +47,8 @@ type Process struct {
 	listeners []*http.Server // in the order in which they started; the ops listener is first
 	closers   []func()
 	reporters []func(context.Context, *settings.Report) error
+	name      string
+	broken    *prometheus.GaugeVec // see checkSettings
 }
 
 // Start opens the ops listener at once, not ready, so that health can be seen while the rest comes up. An OPS_TOKEN
@@ -72,9 +74,10 @@ func start(ctx context.Context, name string, b Base, logs io.Writer) (*Process, 
 	reg := telemetry.Registry()
 	p := &Process{
 		Log: log, Metrics: reg, Tracer: tracer, Ops: ops.NewServer(b.OpsToken, reg), flush: flush,
+		name: name, broken: brokenRules(reg),
 	}
 	p.ctx, p.cancel = context.WithCancelCause(ctx)
-	p.Ops.Handle("GET /ops/settings", p.settings(name))
+	p.Ops.Handle("GET /ops/settings", http.HandlerFunc(p.settings))
 	p.Ready("running", func(context.Context) error {
 		switch {
 		case p.ctx.Err() != nil:
@@ -143,11 +146,12 @@ func (p *Process) Go(name string, run func(ctx context.Context) error) {
 	})
 }
 
-// Wait makes the process ready and blocks until it is told to stop or a part fails, then ends it in order: not ready; no
+// Wait makes the process ready, lets it check its own settings beside its work, and blocks until it is told to stop or a part fails, then ends it in order: not ready; no
 // new requests, running ones finished and loops stopped; then the ops listener; then whatever Close was given. It
 // returns nil after a stop by signal in which everything ended in time.
 func (p *Process) Wait() error {
 	p.started.Store(true)
+	p.loops.Go(p.checkSettings)
 	<-p.ctx.Done()
 	err := context.Cause(p.ctx)
 	if errors.Is(err, context.Canceled) {

@@ -1,15 +1,20 @@
 // Package settings is what processes say of how they really run, so far as a promise depends on settings that fit
 // together: a lease and a deadline, a retention here and a replay there, a client's acks.
 //
-//	mechanism ──Process.Settings──▶ Report ──GET /ops/settings──▶ payctl doctor
+//	mechanism ──Process.Settings──▶ Report ──GET /ops/settings──▶ payctl doctor ──▶ Check ──▶ Findings
+//	                                  └──once, after the start──▶ service.Process ──▶ Check ──▶ Findings
 //
 // Promise: what is reported is read from what is in use, the client's own configuration or the database's own answer,
-// and not from what somebody meant to configure. No secret is in it.
+// and not from what somebody meant to configure. No secret is in it. A rule is a function of the report and of what Kafka
+// says, and shows its arithmetic.
 //
-// The package does not own the rules over a report. What one process can see alone, its mechanisms refuse at the start.
+// The package does not own the rules between processes, which are doctor's, and refuses nothing: a mechanism refuses at
+// the start what it cannot work with.
 package settings
 
 import (
+	"context"
+	"slices"
 	"time"
 
 	"example.com/paycast/shared/lease"
@@ -24,6 +29,38 @@ type Report struct {
 	Groups    []Group    `json:"groups,omitempty"`
 	Windows   []Window   `json:"windows,omitempty"`
 	Databases []Database `json:"databases,omitempty"`
+
+	Horizon Duration `json:"replay_horizon,omitempty"` // how far back a replay may reach, where it is known
+
+	// Kafka asks the brokers how they are set and how they have the topics, those of Groups among them. It is apart from
+	// the rest, which must be told without Kafka too; nil in a process that promises nothing about Kafka.
+	Kafka func(context.Context) (Kafka, error) `json:"-"`
+}
+
+// Topics are those of the groups, each once.
+func (r Report) Topics() (all []string) {
+	for _, g := range r.Groups {
+		for _, topic := range g.Topics {
+			if !slices.Contains(all, topic) {
+				all = append(all, topic)
+			}
+		}
+	}
+	return all
+}
+
+// Kafka is what the brokers say.
+type Kafka struct {
+	Topics  []Topic
+	Brokers map[int32]string // whether each makes topics that somebody uses, in its own words; empty: it does not tell
+}
+
+// Topic is a topic as the brokers have it.
+type Topic struct {
+	Topic      string
+	Partitions int
+	Cleanup    string        // cleanup.policy: delete, compact or both
+	Retention  time.Duration // negative: for ever
 }
 
 // Lease is what holds a claim.

@@ -15,7 +15,7 @@ import (
 
 type doctorCommand struct {
 	Horizon   time.Duration `help:"How far back replays from Kafka may reach." default:"${horizon}"`
-	Tolerance time.Duration `help:"How far clocks may be apart." default:"1s"`
+	Tolerance time.Duration `help:"How far clocks may be apart." default:"${tolerance}"`
 }
 
 // Run asks everybody and shows each rule; bad ones last, with what they lead to.
@@ -31,9 +31,7 @@ func (c doctorCommand) Run(a *app) error {
 	} else if used := doctor.Topics(f.Processes); len(used) > 0 {
 		ctx, cancel := context.WithTimeout(a, 15*time.Second)
 		defer cancel()
-		if f.Topics, f.KafkaErr = kafka.DescribeTopics(ctx, a.fleet.Brokers, used...); f.KafkaErr == nil {
-			f.Brokers, f.KafkaErr = kafka.MakesTopics(ctx, a.fleet.Brokers)
-		}
+		f.Kafka, f.KafkaErr = kafka.Seen(ctx, a.fleet.Brokers, used...)
 	}
 	findings := doctor.Check(f)
 	shown := map[string][]row{}

@@ -23,6 +23,7 @@ import (
 
 	"example.com/paycast/shared/kafka"
 	"example.com/paycast/shared/service"
+	"example.com/paycast/shared/settings"
 	"example.com/paycast/tools/payctl/internal/fleet"
 )
 
@@ -107,7 +108,7 @@ func main() {
 func (c *commands) parse(args []string, options ...kong.Option) (*kong.Context, error) {
 	k, err := kong.New(c, append(options, kong.Name("payctl"),
 		kong.Description("Look at a running paycast and mend it, through each service's operations API."),
-		kong.Vars{"horizon": kafka.Retention.String()}, kong.ConfigureHelp(kong.HelpOptions{Compact: true}))...)
+		kong.Vars{"horizon": kafka.Retention.String(), "tolerance": settings.Tolerance.String()}, kong.ConfigureHelp(kong.HelpOptions{Compact: true}))...)
 	if err != nil {
 		panic(err) // the grammar above is wrong
 	}

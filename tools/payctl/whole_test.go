@@ -12,8 +12,8 @@ import (
 	"example.com/paycast/shared/event"
 	"example.com/paycast/shared/inbox"
 	"example.com/paycast/shared/outbox"
+	"example.com/paycast/shared/settings"
 	"example.com/paycast/shared/testkit"
-	"example.com/paycast/tools/payctl/internal/doctor"
 )
 
 func TestDoctorPassesASoundSystemAndNamesWhatIsChanged(t *testing.T) {
@@ -36,7 +36,7 @@ func TestDoctorPassesASoundSystemAndNamesWhatIsChanged(t *testing.T) {
 	// The service is given rights that it need not have, and another system's Kafka has other topics.
 	s.exec("grant create on schema public to " + roleOf(s))
 	s.env["KAFKA_BROKERS"] = testkit.Kafka(t, event.Topic+":3").Brokers()
-	var findings []doctor.Finding
+	var findings []settings.Finding
 	s.json(exitNothing, &findings, "doctor")
 	bad := map[string]int{}
 	for _, f := range findings {

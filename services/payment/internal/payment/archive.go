@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"example.com/paycast/shared/archive"
+	"example.com/paycast/shared/event"
 	"example.com/paycast/shared/kafka"
 	"example.com/paycast/shared/outbox"
 	"example.com/paycast/shared/postgres"
@@ -100,10 +101,12 @@ func (c Archiving) archiver(url string, log *slog.Logger) func(ctx context.Conte
 	}
 }
 
-// windows tells how long rows stay where they are.
-func (c Archiving) windows(_ context.Context, to *settings.Report) error {
+// windows tells how long rows stay where they are, and asks for how long Kafka may bring one back.
+func (c relayConfig) windows(_ context.Context, to *settings.Report) error {
 	for _, of := range []string{"sent events", "callback receipts"} {
 		to.Windows = append(to.Windows, settings.Window{Of: of, Keeps: settings.Duration(c.After)})
 	}
+	to.Horizon = settings.Duration(c.Horizon)
+	to.Kafka = func(ctx context.Context) (settings.Kafka, error) { return kafka.Seen(ctx, c.Brokers, event.Topic) }
 	return nil
 }

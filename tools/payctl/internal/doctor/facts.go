@@ -6,25 +6,23 @@
 // Promise: Check is a function of the facts and of nothing else, a rule that could not be checked is a bad one, and each
 // rule has a configuration in the tests that fails it.
 //
-// The package does not own the settings. What would break a promise and one process can see alone, it refuses at its own
-// start; such rules are checked here again by the same code, on what really runs.
+// The package does not own the settings, nor the rules that one process can check alone: those are in shared/settings,
+// which each process applies to itself after its start, and which are applied here again.
 package doctor
 
 import (
 	"time"
 
-	"example.com/paycast/shared/kafka"
 	"example.com/paycast/shared/settings"
 )
 
 // Facts are all that the rules know.
 type Facts struct {
 	Processes []Process
-	Topics    []kafka.TopicSettings
-	Brokers   map[int32]string // whether each makes topics that somebody uses; see kafka.MakesTopics
-	KafkaErr  error            // why Kafka could not be asked for either
-	Horizon   time.Duration    // how far back a replay from Kafka may reach
-	Tolerance time.Duration    // how far clocks may be apart
+	Kafka     settings.Kafka
+	KafkaErr  error         // why Kafka could not be asked
+	Horizon   time.Duration // how far back a replay from Kafka may reach
+	Tolerance time.Duration // how far clocks may be apart
 }
 
 // Process is one process as it answered.
@@ -38,28 +36,11 @@ type Process struct {
 	RoundTrip time.Duration // Ahead is right to half of it
 }
 
-// Finding is one rule applied to one thing.
-type Finding struct {
-	Rule       string `json:"rule"`
-	Of         string `json:"of"`
-	Arithmetic string `json:"arithmetic"`
-	OK         bool   `json:"ok"`
-	Note       bool   `json:"note,omitempty"`      // when bad: work is wasted, and no promise is broken
-	Otherwise  string `json:"otherwise,omitempty"` // when bad: what goes wrong, and what to do
-}
-
 // Topics are those that the processes use.
-func Topics(processes []Process) (all []string) {
-	seen := map[string]bool{}
+func Topics(processes []Process) []string {
+	var all settings.Report
 	for _, p := range processes {
-		for _, g := range p.Report.Groups {
-			for _, topic := range g.Topics {
-				if !seen[topic] {
-					seen[topic] = true
-					all = append(all, topic)
-				}
-			}
-		}
+		all.Groups = append(all.Groups, p.Report.Groups...)
 	}
-	return all
+	return all.Topics()
 }
