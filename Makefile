@@ -41,8 +41,9 @@ build: go ## all programs, into bin/
 	@test -x bin/paycast-local || echo "building; the first time compiles everything and takes some minutes"
 	@go build -o bin/ $(PROGRAMS)
 
+# Three packages at once, also on two cores: the tests wait for servers for a good part of their time.
 test: go cc ## all tests of all modules, with the race detector
-	go test -race -timeout $(LIMIT) $(patsubst %,./%/...,$(filter-out $(READERS),$(MODULES)))
+	go test -race -p 3 -timeout $(LIMIT) $(patsubst %,./%/...,$(filter-out $(READERS),$(MODULES)))
 	go test -race -timeout $(LIMIT) -count=1 $(READERS:%=./%/...)
 
 test-template: go ## copies of the template build, and pass its tests and the conformance suite
