@@ -24,14 +24,17 @@ WHERE m.consumer_group = c.consumer_group AND m.event_id = c.event_id AND c.cons
   AND c.event_id = ANY(ARRAY(
     SELECT event_id FROM t_message_consume
     WHERE consumer_group = @group AND status IN ('RETRY', 'WAITING') AND next_retry_at <= now()` + isKept + `
-    ORDER BY next_retry_at LIMIT 1 FOR UPDATE SKIP LOCKED))
-RETURNING c.event_id, c.event_type, c.aggregate_id, c.aggregate_version, c.retry_count, c.topic, c.partition, c."offset",
-    coalesce(c.replay_id, '') AS replay_id, (extract(epoch FROM now() - c.first_received_at) * 1000000)::bigint AS waited,
-    m.record_time, m.record_key, m.headers, m.payload`
+    ORDER BY next_retry_at LIMIT 1 FOR UPDATE SKIP LOCKED))` + returnClaimed
 
 const isKept = `
       AND EXISTS (SELECT FROM t_message_retry k
         WHERE k.consumer_group = t_message_consume.consumer_group AND k.event_id = t_message_consume.event_id)`
+
+// returnClaimed fills a claimed.
+const returnClaimed = `
+RETURNING c.event_id, c.event_type, c.aggregate_id, c.aggregate_version, c.retry_count, c.topic, c.partition, c."offset",
+    coalesce(c.replay_id, '') AS replay_id, (extract(epoch FROM now() - c.first_received_at) * 1000000)::bigint AS waited,
+    m.record_time, m.record_key, m.headers, m.payload`
 
 // A lease that ran out: its holder has crashed or stands still. Should it come back, its token fits nothing any more.
 const takeOver = `
@@ -43,10 +46,7 @@ WHERE m.consumer_group = c.consumer_group AND m.event_id = c.event_id AND c.cons
   AND c.event_id = ANY(ARRAY(
     SELECT event_id FROM t_message_consume
     WHERE consumer_group = @group AND status = 'PROCESSING' AND lease_until < now()` + isKept + `
-    ORDER BY lease_until LIMIT 1 FOR UPDATE SKIP LOCKED))
-RETURNING c.event_id, c.event_type, c.aggregate_id, c.aggregate_version, c.retry_count, c.topic, c.partition, c."offset",
-    coalesce(c.replay_id, '') AS replay_id, (extract(epoch FROM now() - c.first_received_at) * 1000000)::bigint AS waited,
-    m.record_time, m.record_key, m.headers, m.payload`
+    ORDER BY lease_until LIMIT 1 FOR UPDATE SKIP LOCKED))` + returnClaimed
 
 // Claim takes one message that is due from the group's retry lane, for the time of the lease; nil when none is due.
 // Its event is only what the log row says: decode the record, then settle it with Once, Fail or GiveBack.

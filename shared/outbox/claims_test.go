@@ -29,6 +29,23 @@ func (s *stage) eventuallyNoClaim() {
 	})
 }
 
+// claimTwo claims two rows of different keys and runs their batch. accept is Kafka's word on one of them; the batch has
+// finished when both are settled or given up.
+func (s *stage) claimTwo(r *Relay) (first, second row, accept func(row), finished <-chan struct{}) {
+	s.t.Helper()
+	hold := r.c.rule().Begin("x")
+	rows, _, err := r.claim(s.t.Context(), hold, &lane{destination: event.Topic}, 10)
+	require.NoError(s.t, err)
+	work, done := make(chan chain, 2), make(chan struct{})
+	b := &batch{r: r, lane: lane{destination: event.Topic}, hold: hold, results: make(chan outcome, 2)}
+	go func() {
+		defer close(done)
+		b.run(s.t.Context(), rows, work)
+	}()
+	accept = func(settled row) { b.results <- outcome{settled, answer{result: resultAccepted}} }
+	return (<-work).rows[0], (<-work).rows[0], accept, done
+}
+
 // Most of what a claim used to cost were entries in indexes.
 func TestClaimWritesNoIndexEntry(t *testing.T) {
 	t.Parallel()
@@ -54,21 +71,11 @@ func TestClaimIsForgottenWithItsLastRowAndNotBefore(t *testing.T) {
 	s := setup(t)
 	s.fill("A", 2, 2)
 	r := s.relay()
-	hold := r.c.rule().Begin("x")
-	rows, _, err := r.claim(t.Context(), hold, &lane{destination: event.Topic}, 10)
-	require.NoError(t, err)
-	work := make(chan chain, 2)
-	b := &batch{r: r, lane: lane{destination: event.Topic}, hold: hold, results: make(chan outcome, 2)}
-	finished := make(chan struct{})
-	go func() {
-		defer close(finished)
-		b.run(t.Context(), rows, work)
-	}()
-	first, second := (<-work).rows[0], (<-work).rows[0]
-	b.results <- outcome{first, answer{result: resultAccepted}}
+	first, second, accept, finished := s.claimTwo(r)
+	accept(first)
 	s.eventually(1, "status = 'SENT'")
 	require.Equal(t, 1, s.claims())
-	b.results <- outcome{second, answer{result: resultAccepted}}
+	accept(second)
 	<-finished
 	require.Equal(t, 2, s.count("status = 'SENT'"))
 	require.Zero(t, s.claims())
@@ -83,18 +90,8 @@ func TestRowWhoseSettleWasGivenUpIsTakenOver(t *testing.T) {
 	s.exec(`create function refuse() returns trigger language plpgsql as $$ begin raise exception 'refused'; end $$`)
 	s.exec(`create trigger refuse before update on t_outbox_event for each row when (new.status = 'SENT') execute function refuse()`)
 	r := s.relay(func(c *Config) { c.Lease, c.Deadline, c.Margin = 2*time.Second, time.Second, 500*time.Millisecond })
-	hold := r.c.rule().Begin("x")
-	rows, _, err := r.claim(t.Context(), hold, &lane{destination: event.Topic}, 10)
-	require.NoError(t, err)
-	work := make(chan chain, 2)
-	b := &batch{r: r, lane: lane{destination: event.Topic}, hold: hold, results: make(chan outcome, 2)}
-	finished := make(chan struct{})
-	go func() {
-		defer close(finished)
-		b.run(t.Context(), rows, work)
-	}()
-	first, second := (<-work).rows[0], (<-work).rows[0]
-	b.results <- outcome{first, answer{result: resultAccepted}}
+	first, second, accept, finished := s.claimTwo(r)
+	accept(first)
 	testkit.Eventually(t, soon, func() error {
 		if len(s.logs.Find("outbox rows could not be settled before their lease ended; they will be sent again")) == 0 {
 			return fmt.Errorf("the settle has not been given up")
@@ -102,7 +99,7 @@ func TestRowWhoseSettleWasGivenUpIsTakenOver(t *testing.T) {
 		return nil
 	})
 	s.exec(`drop trigger refuse on t_outbox_event`)
-	b.results <- outcome{second, answer{result: resultAccepted}}
+	accept(second)
 	<-finished
 	require.Equal(t, 1, s.count("status = 'SENDING' and event_id = $1", first.eventID))
 	s.leasesRunOut()

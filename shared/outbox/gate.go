@@ -12,8 +12,7 @@ import (
 const gateCap = 5 * time.Second
 
 // gate stops claiming while no broker can be reached, so that an outage costs one row's try per pause and touches no
-// other row. Closed, it opens for one row at a time until one is accepted, or
-// until Kafka answers while no row is due.
+// other row. Closed, it opens for one row at a time until one is accepted, or until Kafka answers while no row is due.
 type gate struct {
 	base, cap time.Duration
 

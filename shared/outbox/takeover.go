@@ -52,15 +52,18 @@ expired as materialized (
   for update skip locked
 )
 update t_outbox_event
-set status             = case when alone and takeover_count + 1 >= 2 * @crashes then 'DEAD' else 'RETRY' end,
-    last_error_code    = case when alone and takeover_count + 1 >= 2 * @crashes then @crashes_relay else @lease_expired end,
+set status             = case when ` + crashes + ` then 'DEAD' else 'RETRY' end,
+    last_error_code    = case when ` + crashes + ` then @crashes_relay else @lease_expired end,
     last_error_message = 'claimed by ' || owner_token || ', not settled by ' || lease_until,
     alone              = takeover_count + 1 >= @crashes,
     takeover_count     = takeover_count + 1,
-    next_retry_at      = case when alone and takeover_count + 1 >= 2 * @crashes then null else now() + ` + backoff + ` end,
+    next_retry_at      = case when ` + crashes + ` then null else now() + ` + backoff + ` end,
     owner_token = null, lease_until = null, updated_at = now()
 where event_id = any(array(select event_id from expired))
 returning event_id, aggregate_id, destination, event_type, status, takeover_count`
+
+// crashes says that this takeover is the last one: the relay has died with the row alone in its hands too often.
+const crashes = `alone and takeover_count + 1 >= 2 * @crashes`
 
 // backoff is exponential in how often the row has come back without an answer, with full jitter and a cap. The counts
 // are those before the row's update.

@@ -166,15 +166,10 @@ func TestYesAloneIsRefusedWherePeopleWouldReceiveSomething(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, inbox.Migrations)
 	s.people = true
-	mended := s.coupon()
-	testkit.Produce(t, s.broker.Brokers(), event.Topic, consumertest.Record(consumertest.Paid("O-1", "ann")), consumertest.Record(consumertest.Paid("O-2", "ann")))
-	s.eventually(2, "t_dead_letter where state = 'OPEN'")
-	mended.Store(true)
-	code, out, complain := s.payctl("replay", "plan", "--service", group, "--class", "bad_data", "--reason", "r")
-	require.Equal(t, exitOK, code, complain)
+	out := s.planOfTwoMended()
 	require.Contains(t, out, "2 of them may reach somebody; a run needs --people 2")
 	run := []string{"replay", "run", replayID.FindString(out), "--reason", "r"}
-	code, out, complain = s.payctl(run...)
+	code, out, complain := s.payctl(run...)
 	require.Equal(t, exitOK, code, complain)
 	require.Contains(t, out, "confirm with --people 2")
 	for _, sure := range [][]string{{"--yes"}, {"--yes", "--people", "1"}, {"--yes", "--people", "3"}} {

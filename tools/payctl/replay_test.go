@@ -69,18 +69,25 @@ func TestBadBuildIsMendedAndItsLettersReplayed(t *testing.T) {
 	require.Contains(t, must(exitFailed, append([]string{"reapply", "nothing", "--service", group, "--yes"}, why...)...), "has not seen the event")
 }
 
+// planOfTwoMended plans the replay of two letters whose fault is mended, and returns what payctl says of the plan.
+func (s *stack) planOfTwoMended() string {
+	s.t.Helper()
+	mended := s.coupon()
+	testkit.Produce(s.t, s.broker.Brokers(), event.Topic, consumertest.Record(consumertest.Paid("O-1", "ann")), consumertest.Record(consumertest.Paid("O-2", "ann")))
+	s.eventually(2, "t_dead_letter where state = 'OPEN'")
+	mended.Store(true)
+	code, out, complain := s.payctl("replay", "plan", "--service", group, "--class", "bad_data", "--reason", "r")
+	require.Equal(s.t, exitOK, code, complain)
+	return out
+}
+
 func TestRehearsalOfAnEffectOutsideSaysWhyNotAndWhatToExpect(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, inbox.Migrations)
 	s.outside = true
-	mended := s.coupon()
-	testkit.Produce(t, s.broker.Brokers(), event.Topic, consumertest.Record(consumertest.Paid("O-1", "ann")), consumertest.Record(consumertest.Paid("O-2", "ann")))
-	s.eventually(2, "t_dead_letter where state = 'OPEN'")
-	mended.Store(true)
-	code, out, complain := s.payctl("replay", "plan", "--service", group, "--class", "bad_data", "--reason", "r")
-	require.Equal(t, exitOK, code, complain)
+	out := s.planOfTwoMended()
 	id := replayID.FindString(out)
-	code, out, complain = s.payctl("replay", "rehearse", id, "--reason", "r")
+	code, out, complain := s.payctl("replay", "rehearse", id, "--reason", "r")
 	require.Equal(t, exitFailed, code, "whoever goes on only after a rehearsal must not go on")
 	require.Contains(t, out, "nothing is rehearsed; the consume log makes expect of 2 messages: new 2")
 	require.Contains(t, complain, "outside its database and cannot be rolled back")
