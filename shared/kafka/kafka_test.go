@@ -139,9 +139,9 @@ func TestTopicsAreCreatedOnceAndNeverByUsingThem(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, high, event.Partitions)
 
-	made, err := DescribeTopics(t.Context(), b.Brokers(), event.Topic)
+	made, err := Seen(t.Context(), b.Brokers(), event.Topic)
 	require.NoError(t, err)
-	require.Equal(t, []settings.Topic{{Topic: event.Topic, Partitions: event.Partitions, Cleanup: "delete", Retention: 7 * 24 * time.Hour}}, made)
+	require.Equal(t, []settings.Topic{{Topic: event.Topic, Partitions: event.Partitions, Cleanup: "delete", Retention: 7 * 24 * time.Hour}}, made.Topics)
 
 	require.ErrorIs(t, EnsureTopics(t.Context(), b.Brokers(), "narrow"), errPartitions)
 

@@ -58,18 +58,12 @@ func Lag(ctx context.Context, brokers, group, topic string) (map[int32]int64, er
 	})
 }
 
-// ask runs a question on a client of its own. Sarama takes no context, so an answer after ctx ends is thrown away.
+// ask runs a question on a client of its own.
 func ask(ctx context.Context, brokers string, question func(sarama.Client) (map[int32]int64, error)) (map[int32]int64, error) {
-	type answer struct {
-		offsets map[int32]int64
-		err     error
-	}
-	got := make(chan answer, 1)
-	go func() {
+	return within(ctx, func() (map[int32]int64, error) {
 		c, err := sarama.NewClient(BrokerList(brokers), baseConfig("offsets"))
 		if err != nil {
-			got <- answer{nil, fmt.Errorf("connecting to kafka to read offsets: %w", err)}
-			return
+			return nil, fmt.Errorf("connecting to kafka to read offsets: %w", err)
 		}
 		offsets, err := question(c)
 		if closeErr := c.Close(); err == nil && closeErr != nil {
@@ -78,13 +72,27 @@ func ask(ctx context.Context, brokers string, question func(sarama.Client) (map[
 		if err != nil {
 			err = fmt.Errorf("reading offsets: %w", err)
 		}
-		got <- answer{offsets, err}
+		return offsets, err
+	})
+}
+
+// within is for what sarama does, which takes no context: an answer after ctx ends is thrown away.
+func within[T any](ctx context.Context, do func() (T, error)) (T, error) {
+	type answer struct {
+		value T
+		err   error
+	}
+	got := make(chan answer, 1)
+	go func() {
+		value, err := do()
+		got <- answer{value, err}
 	}()
 	select {
 	case a := <-got:
-		return a.offsets, a.err
+		return a.value, a.err
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		var none T
+		return none, fmt.Errorf("asking kafka: %w", ctx.Err())
 	}
 }
 

@@ -38,43 +38,27 @@ func GroupSettings(group string, session time.Duration, topics ...string) settin
 }
 
 // Seen asks the brokers how they are set and how they have the topics. A topic that is missing is left out.
-func Seen(ctx context.Context, brokers string, topics ...string) (seen settings.Kafka, err error) {
-	if seen.Topics, err = DescribeTopics(ctx, brokers, topics...); err != nil {
+func Seen(ctx context.Context, brokers string, topics ...string) (settings.Kafka, error) {
+	return within(ctx, func() (seen settings.Kafka, err error) {
+		admin, err := sarama.NewClusterAdmin(BrokerList(brokers), baseConfig("topics"))
+		if err != nil {
+			return seen, fmt.Errorf("connecting to kafka to ask about topics: %w", err)
+		}
+		defer func() { _ = admin.Close() }()
+		if seen.Topics, err = describe(admin, topics); err != nil {
+			return seen, err
+		}
+		seen.Brokers, err = makeTopics(admin)
 		return seen, err
-	}
-	seen.Brokers, err = MakesTopics(ctx, brokers)
-	return seen, err
+	})
 }
 
 // autoCreate is the brokers' setting that lets a topic come into being when somebody uses it.
 const autoCreate = "auto.create.topics.enable"
 
-// MakesTopics asks each broker, by its id, whether it makes a topic when somebody uses it: true or false in the broker's
+// makeTopics asks each broker, by its id, whether it makes a topic when somebody uses it: true or false in the broker's
 // own words, and empty where it does not tell.
-func MakesTopics(ctx context.Context, brokers string) (map[int32]string, error) {
-	type answer struct {
-		told map[int32]string
-		err  error
-	}
-	got := make(chan answer, 1)
-	go func() { // as below
-		told, err := askBrokers(brokers)
-		got <- answer{told, err}
-	}()
-	select {
-	case a := <-got:
-		return a.told, a.err
-	case <-ctx.Done():
-		return nil, fmt.Errorf("asking kafka's brokers: %w", ctx.Err())
-	}
-}
-
-func askBrokers(brokers string) (map[int32]string, error) {
-	admin, err := sarama.NewClusterAdmin(BrokerList(brokers), baseConfig("topics"))
-	if err != nil {
-		return nil, fmt.Errorf("connecting to kafka to ask its brokers: %w", err)
-	}
-	defer func() { _ = admin.Close() }()
+func makeTopics(admin sarama.ClusterAdmin) (map[int32]string, error) {
 	all, _, err := admin.DescribeCluster()
 	if err != nil {
 		return nil, fmt.Errorf("asking kafka for its brokers: %w", err)
@@ -106,31 +90,7 @@ func configOf(admin sarama.ClusterAdmin, kind sarama.ConfigResourceType, name st
 	return set, nil
 }
 
-// DescribeTopics asks the brokers how the topics are set. A topic that is missing is left out.
-func DescribeTopics(ctx context.Context, brokers string, topics ...string) ([]settings.Topic, error) {
-	type answer struct {
-		found []settings.Topic
-		err   error
-	}
-	got := make(chan answer, 1)
-	go func() { // sarama takes no context; an answer after ctx ends is thrown away
-		found, err := describe(brokers, topics)
-		got <- answer{found, err}
-	}()
-	select {
-	case a := <-got:
-		return a.found, a.err
-	case <-ctx.Done():
-		return nil, fmt.Errorf("asking kafka about topics: %w", ctx.Err())
-	}
-}
-
-func describe(brokers string, topics []string) (found []settings.Topic, err error) {
-	admin, err := sarama.NewClusterAdmin(BrokerList(brokers), baseConfig("topics"))
-	if err != nil {
-		return nil, fmt.Errorf("connecting to kafka to ask about topics: %w", err)
-	}
-	defer func() { _ = admin.Close() }()
+func describe(admin sarama.ClusterAdmin, topics []string) (found []settings.Topic, err error) {
 	all, err := admin.DescribeTopics(topics)
 	if err != nil {
 		return nil, fmt.Errorf("asking kafka about topics: %w", err)

@@ -15,10 +15,10 @@ func TestTopicsAreDescribedAsTheBrokerHasThem(t *testing.T) {
 	t.Parallel()
 	b := testkit.Kafka(t, "other:3")
 	require.NoError(t, EnsureTopics(t.Context(), b.Brokers(), event.Topic))
-	got, err := DescribeTopics(t.Context(), b.Brokers(), event.Topic, "other", "missing")
+	got, err := Seen(t.Context(), b.Brokers(), event.Topic, "other", "missing")
 	require.NoError(t, err)
 	byName := map[string]settings.Topic{}
-	for _, topic := range got {
+	for _, topic := range got.Topics {
 		byName[topic.Topic] = topic
 	}
 	require.Equal(t, settings.Topic{Topic: event.Topic, Partitions: event.Partitions, Cleanup: "delete", Retention: Retention}, byName[event.Topic])
@@ -28,13 +28,13 @@ func TestTopicsAreDescribedAsTheBrokerHasThem(t *testing.T) {
 
 func TestBrokersTellWhetherTheyMakeTopics(t *testing.T) {
 	t.Parallel()
-	told, err := MakesTopics(t.Context(), testkit.Kafka(t).Brokers())
+	got, err := Seen(t.Context(), testkit.Kafka(t).Brokers(), event.Topic)
 	require.NoError(t, err)
-	require.Len(t, told, 1)
-	for _, one := range told {
+	require.Len(t, got.Brokers, 1)
+	for _, one := range got.Brokers {
 		require.Equal(t, "false", one)
 	}
-	_, err = MakesTopics(t.Context(), "127.0.0.1:1")
+	_, err = Seen(t.Context(), "127.0.0.1:1", event.Topic)
 	require.Error(t, err)
 }
 
