@@ -17,7 +17,7 @@ import (
 // bench runs all comparisons and reports. Everything but the last line goes to the terminal as it comes.
 func bench(ctx context.Context, o options, rounds int, out string) (err error) {
 	begin := time.Now()
-	s, err := stage.Open(ctx)
+	s, err := stage.Open(ctx, report.MemoryMB()/4)
 	if err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func bench(ctx context.Context, o options, rounds int, out string) (err error) {
 			return err
 		}
 	}
-	r := &report.Report{At: begin.UTC(), Quick: o.quick, Machine: report.ThisMachine(s.Version)}
+	r := &report.Report{At: begin.UTC(), Quick: o.quick, Machine: report.ThisMachine(s.Version, s.Buffers)}
 	for _, c := range comparisons(o) {
 		r.Cases = append(r.Cases, c.Case)
 		if err := compare(ctx, s, c, rounds, begin); err != nil {

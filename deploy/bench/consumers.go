@@ -65,12 +65,12 @@ func consumptions(quick bool) []consumption {
 // benchConsumers runs all cases and reports.
 func benchConsumers(ctx context.Context, quick bool, rounds int, out string) (err error) {
 	begin := time.Now()
-	s, err := stage.Open(ctx)
+	s, err := stage.Open(ctx, report.MemoryMB()/4)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close(context.WithoutCancel(ctx))) }()
-	r := &report.Consumers{At: begin.UTC(), Quick: quick, Machine: report.ThisMachine(s.Version)}
+	r := &report.Consumers{At: begin.UTC(), Quick: quick, Machine: report.ThisMachine(s.Version, s.Buffers)}
 	for _, c := range consumptions(quick) {
 		r.Cases = append(r.Cases, c.ConsumerCase)
 		fmt.Printf("%s\n", c.Title)

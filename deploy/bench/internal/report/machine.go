@@ -14,17 +14,17 @@ var compared = []string{
 	"github.com/ThreeDotsLabs/watermill-kafka/v3", "github.com/jackc/pgx/v5", "github.com/twmb/franz-go/pkg/kfake",
 }
 
-// ThisMachine describes where we run, as far as the system tells.
-func ThisMachine(postgres string) Machine {
+// ThisMachine describes where we run, as far as the system tells: postgres and buffers are the server's version and
+// shared_buffers.
+func ThisMachine(postgres, buffers string) Machine {
 	m := Machine{
-		OS: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU(), Go: runtime.Version(), Postgres: postgres,
+		OS: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU(), Go: runtime.Version(), Postgres: postgres, Buffers: buffers,
 		CPU: "unknown processor", Modules: map[string]string{},
 	}
 	if name := field("/proc/cpuinfo", "model name"); name != "" {
 		m.CPU = name
 	}
-	kB, _ := strconv.Atoi(strings.TrimSuffix(field("/proc/meminfo", "MemTotal"), " kB"))
-	m.MemoryMB = kB >> 10
+	m.MemoryMB = MemoryMB()
 	load, _ := os.ReadFile("/proc/loadavg")
 	if f := strings.Fields(string(load)); len(f) > 2 {
 		m.Load = strings.Join(f[:3], " ")
@@ -39,6 +39,12 @@ func ThisMachine(postgres string) Machine {
 		}
 	}
 	return m
+}
+
+// MemoryMB is the memory of this machine, or 0 where the system does not tell.
+func MemoryMB() int {
+	kB, _ := strconv.Atoi(strings.TrimSuffix(field("/proc/meminfo", "MemTotal"), " kB"))
+	return kB >> 10
 }
 
 // field is the first value of a name in a file of "name : value" lines.

@@ -26,6 +26,7 @@ type Machine struct {
 	Load     string            `json:"load_average"` // when the run began: what else was going on
 	Go       string            `json:"go"`
 	Postgres string            `json:"postgres"`
+	Buffers  string            `json:"shared_buffers"` // of Postgres
 	Modules  map[string]string `json:"modules"`
 }
 

@@ -65,7 +65,7 @@ func (s *Stage) broker(ctx context.Context, outside string, delay time.Duration)
 	} else if err := kafka.EnsureTopics(ctx, outside, design.Topic); err != nil {
 		return nil, err
 	}
-	if b.known = b.own; outside == s.kafkaAddr {
+	if b.known = b.own; outside != "" && outside == s.kafkaAddr {
 		b.known = s.kafka
 	}
 	if b.client, err = kgo.NewClient(kgo.SeedBrokers(kafka.BrokerList(b.addr)...)); err != nil {

@@ -17,6 +17,7 @@ import (
 type Stage struct {
 	Dir     string
 	Version string // of the server
+	Buffers string // its shared_buffers
 
 	Profiles string // a folder for CPU profiles of the relays; empty: none
 
@@ -29,15 +30,16 @@ type Stage struct {
 	kafkaAddr string
 }
 
-// Open starts the server. It syncs its log to the disk at each commit that asks for it, as a server in production does.
-func Open(ctx context.Context) (*Stage, error) {
+// Open starts the server. It syncs its log to the disk at each commit that asks for it, as a server in production does, and
+// has so many megabytes for its buffers. A quarter of the memory is what PostgreSQL's manual advises.
+func Open(ctx context.Context, buffersMB int) (*Stage, error) {
 	dir, err := os.MkdirTemp("", "paycast-bench-")
 	if err != nil {
 		return nil, err
 	}
 	s := &Stage{Dir: dir, templates: map[string]bool{}}
 	s.server, err = embedded.StartPostgres(ctx, embedded.PostgresConfig{Dir: filepath.Join(dir, "postgres"), Durable: true, Settings: map[string]string{
-		"shared_buffers":               "256MB",
+		"shared_buffers":               fmt.Sprintf("%dMB", max(256, buffersMB)),
 		"max_wal_size":                 "8GB",   // a checkpoint in the middle of one drain and not of another would be luck
 		"checkpoint_timeout":           "30min", // the same
 		"checkpoint_completion_target": "0.5",
@@ -46,7 +48,7 @@ func Open(ctx context.Context) (*Stage, error) {
 		return nil, err
 	}
 	if s.admin, err = pgx.Connect(ctx, s.url("postgres")); err == nil {
-		err = s.admin.QueryRow(ctx, "show server_version").Scan(&s.Version)
+		err = s.admin.QueryRow(ctx, "select current_setting('server_version'), current_setting('shared_buffers')").Scan(&s.Version, &s.Buffers)
 	}
 	return s, err
 }
