@@ -8,9 +8,16 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"example.com/paycast/shared/lease"
 )
+
+// takeTurns makes claims of one destination wait for each other, also those of other relays: two at a time would read
+// the same candidates, and one of them in vain. It is held until the claim's commit, which follows without a word from the
+// relay; so one that stops in the middle keeps nobody waiting.
+const takeTurns = `
+select pg_advisory_xact_lock(hashtext('t_outbox_claim'), hashtext(@destination))`
 
 // row is one claimed event, as much of it as a send needs.
 type row struct {
@@ -22,31 +29,33 @@ type row struct {
 	age                                  time.Duration // since its commit, by the database's clock, when it was claimed
 }
 
-// selectCandidates locks rows that are due. It is the head of the claim and of the hold below. Rows that another relay
-// is working on are skipped, not waited for.
+// selectCandidates is a window on the rows that are due: the head of the claim and of the hold below. Nothing is locked yet.
+// What does not fit is left as it was, and a relay beside others finds many such rows.
 //
 // The head of the index is full of rows that were sent since the last vacuum, or are being sent, and every walk from its
 // very start reads them all. So a claim starts where the one before it did (from). Rows that come in before that point, after a late
 // commit or given back, wait for the next look from the start, a poll at most.
 const selectCandidates = `
 cand as materialized (
-  select event_id, message_key, aggregate_version, next_retry_at, octet_length(payload) as bytes
+  select ctid, event_id, message_key, aggregate_version, next_retry_at, octet_length(payload) as bytes
   from t_outbox_event
   where status in ('PENDING', 'RETRY') and sent_at is null and held_by is null
     and destination = @destination and alone = @alone and next_retry_at between @from and now()
   order by next_retry_at, created_at
   limit @batch
-  for update skip locked
 )`
 
 // claimRows takes candidates that no earlier unsent row of their key stands in front of, unless that row is taken as
-// well. SKIP LOCKED alone would let one relay send an event while another still has the one before it: so the queue of
-// each key is read from its start, and a row is kept while everything up to it is ours ("clear").
+// well. SKIP LOCKED alone would let one relay send an event while another still has the one before it. So the queue of
+// each key is read from its start, and a row is wanted while everything up to it is a candidate ("clear"); the wanted are
+// locked, and a row is kept while everything up to it is locked by us, and is as it was read ("kept").
 //
-//   - Of a queue only as many rows are read as there are candidates of its key: no more can be kept. A long tail costs
+//   - Of a queue only as many rows are read as there are candidates of its key: no more can be wanted. A long tail costs
 //     nothing.
 //   - The queue is read in the statement's snapshot. A row that is missing there was committed later, and then so were
 //     all later rows of its key, because an aggregate's versions are committed in order.
+//   - A ctid names one version of a row. One that changed since the snapshot has another, is not kept, and nor is what
+//     stands behind it. Rows that another relay, or anybody, is working on are skipped and not waited for.
 //   - Few rows are taken from a full window, and each key's from its first on. A window as narrow as the claim could show
 //     the same second row of a key again and again, while its first is due later and never looked at.
 //   - A claim ends with the row that fills its share of memory, the longest waiting keys first: large payloads must neither
@@ -58,10 +67,10 @@ cand as materialized (
 const claimRows = `
 with` + selectCandidates + `,
 queue as materialized (
-  select u.event_id, u.message_key, u.aggregate_version
+  select u.ctid, u.message_key, u.aggregate_version
   from (select message_key, count(*) as n from cand group by message_key) k
   cross join lateral (
-    select e.event_id, e.message_key, e.aggregate_version
+    select e.ctid, e.message_key, e.aggregate_version
     from t_outbox_event e
     where e.destination = @destination and e.message_key = k.message_key and e.sent_at is null and not e.skipped
     order by e.aggregate_version
@@ -69,61 +78,94 @@ queue as materialized (
   ) u
 ),
 judged as (
-  select q.event_id, q.message_key, q.aggregate_version, c.bytes, c.event_id is not null as mine,
-         bool_and(c.event_id is not null) over (partition by q.message_key order by q.aggregate_version) as clear,
+  select q.ctid, q.message_key, q.aggregate_version, c.bytes,
+         bool_and(c.ctid is not null) over (partition by q.message_key order by q.aggregate_version) as clear,
          min(c.next_retry_at) over (partition by q.message_key) as since
-  from queue q left join cand c on c.event_id = q.event_id
+  from queue q left join cand c on c.ctid = q.ctid
 ),
 sized as (
-  select event_id, since, message_key, aggregate_version,
+  select ctid, since, message_key, aggregate_version,
          sum(bytes) over (order by since, message_key, aggregate_version) - bytes as bytes_before
-  from judged where mine and clear
+  from judged where clear
+),
+wanted as materialized (
+  select ctid, message_key, aggregate_version
+  from sized where bytes_before < @bytes order by since, message_key, aggregate_version limit @most
+),
+locked as materialized (
+  select ctid
+  from t_outbox_event
+  where ctid = any(array(select ctid from wanted)) and status in ('PENDING', 'RETRY') and held_by is null
+  for update skip locked
+),
+kept as (
+  select ctid, bool_and(l.ctid is not null) over (partition by message_key order by aggregate_version) as kept
+  from wanted left join locked l using (ctid)
 ),
 claimed as (
   update t_outbox_event
   set status = 'SENDING', owner_token = @token, lease_until = now() + @lease, updated_at = now()
-  where event_id = any(array(
-    select event_id from sized where bytes_before < @bytes order by since, message_key, aggregate_version limit @most))
-  returning event_id, event_type, message_key, aggregate_version, payload, headers, now() - created_at as age
+  where ctid = any(array(select ctid from kept where kept))
+  returning event_id, ctid
 ),
 noted as (
   insert into t_outbox_claim (owner_token, lease_until, event_ids)
   select @token, now() + @lease, array_agg(event_id) from claimed having count(*) > 0
 )
-select w.waiting, w.head, coalesce(event_id, ''), coalesce(event_type, ''), coalesce(message_key, ''),
-       coalesce(aggregate_version, 0), payload, coalesce(headers, ''), coalesce(age, interval '0')
-from (select (select count(*) from cand) - (select count(*) from judged where mine and clear) as waiting,
-             coalesce((select min(next_retry_at) from cand), @from) as head) w
-left join claimed on true`
+select count(*) as due, count(*) - (select count(*) from sized) as waiting, coalesce(min(next_retry_at), @from) as head,
+       array(select ctid from claimed) as places
+from cand`
+
+// readClaimed reads what a claim has taken, where it left it. A claim does not return the rows itself: it would stay
+// uncommitted, and all it has locked with it, until a slow relay has read them.
+const readClaimed = `
+select event_id, event_type, message_key, aggregate_version, payload, headers, now() - created_at as age
+from t_outbox_event
+where ctid = any(@places) and owner_token = @token and status = 'SENDING'`
 
 // claimBytes is the payload that one claim may hold, and a row more.
 const claimBytes = 4 << 20
 
-// claim takes up to n rows of one lane, in order per key, and moves the lane's start to the first due row it saw. waiting
-// is the number of due rows that were left because an earlier row of their key is in other hands.
+// claim takes up to n rows of one lane, in order per key, moves the lane's start to the first due row it saw, and notes
+// whether others are left. waiting is the number of due rows that were left because an earlier row of their key is in other
+// hands.
 func (r *Relay) claim(ctx context.Context, hold lease.Hold, l *lane, n int) (rows []row, waiting int, err error) {
 	start := time.Now()
-	found, err := r.db.Query(ctx, claimRows, pgx.StrictNamedArgs{
+	var due int
+	var places []pgtype.TID
+	batch := &pgx.Batch{} // pgx runs a batch as one transaction
+	batch.Queue(takeTurns, pgx.StrictNamedArgs{"destination": l.destination})
+	batch.Queue(claimRows, pgx.StrictNamedArgs{
 		"destination": l.destination, "alone": l.alone, "from": l.from, "batch": r.c.Batch, "most": n, "bytes": claimBytes,
 		"token": hold.Token, "lease": r.c.Lease,
-	})
-	if err != nil {
+	}).QueryRow(func(row pgx.Row) error { return row.Scan(&due, &waiting, &l.from, &places) })
+	if err := r.db.SendBatch(ctx, batch).Close(); err != nil {
 		return nil, 0, fmt.Errorf("claiming outbox rows: %w", err)
 	}
-	one := row{destination: l.destination, alone: l.alone}
-	_, err = pgx.ForEachRow(found, []any{&waiting, &l.from, &one.eventID, &one.eventType, &one.key, &one.version, &one.payload, &one.headers, &one.age}, func() error {
-		if one.eventID != "" {
-			rows = append(rows, one)
-			one.payload = nil // the next row must not be scanned over these bytes
+	for failures := 0; len(rows) < len(places); failures++ {
+		if rows, err = r.readClaim(ctx, hold, l, places); err == nil {
+			break
 		}
-		return nil
-	})
-	if err != nil {
-		return nil, 0, fmt.Errorf("claiming outbox rows: %w", err)
+		if !hold.MayBegin() || ctx.Err() != nil {
+			return nil, 0, fmt.Errorf("reading claimed outbox rows, which have to wait for the end of their lease now: %w", err)
+		}
+		pause(ctx, jitter(r.c.RetryBase, r.c.Margin, failures))
 	}
+	l.more = due > len(rows) || due == r.c.Batch
 	r.m.claim.Observe(time.Since(start).Seconds())
 	r.m.claimed.Observe(float64(len(rows)))
 	return rows, waiting, nil
+}
+
+func (r *Relay) readClaim(ctx context.Context, hold lease.Hold, l *lane, places []pgtype.TID) ([]row, error) {
+	found, err := r.db.Query(ctx, readClaimed, pgx.StrictNamedArgs{"places": places, "token": hold.Token})
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(found, func(found pgx.CollectableRow) (row, error) {
+		one := row{destination: l.destination, alone: l.alone}
+		return one, found.Scan(&one.eventID, &one.eventType, &one.key, &one.version, &one.payload, &one.headers, &one.age)
+	})
 }
 
 // chains splits a claim into one chain per key, each in version order. UPDATE ... RETURNING has no order of its own.
@@ -151,11 +193,11 @@ func chains(rows []row) [][]row {
 //
 // The row in front is locked (FOR SHARE, the newest version is looked at) until the holds are committed. Its settle
 // waits for that, and then frees what is held in a statement of its own; so no row is ever held by one that has gone.
-// A row that is being settled right now is locked, and then skipped here: nothing waits for anything, nothing deadlocks.
+// Rows that somebody has locked are skipped, in front and behind: nothing waits for anything, nothing deadlocks.
 const holdRows = `
 with` + selectCandidates + `,
-behind as (
-  select c.event_id, f.event_id as front
+behind as materialized (
+  select c.ctid, f.event_id as front
   from cand c
   cross join lateral (
     select e.event_id
@@ -175,11 +217,18 @@ stuck as materialized (
     and (status in ('PENDING', 'RETRY', 'DEAD')
       or status = 'SENDING' and updated_at < now() - interval '1 second')
   for share skip locked
+),
+waits as materialized (
+  select ctid
+  from t_outbox_event
+  where ctid = any(array(select ctid from behind where front in (select event_id from stuck)))
+    and status in ('PENDING', 'RETRY') and held_by is null
+  for update skip locked
 )
 update t_outbox_event e
 set held_by = b.front, updated_at = now()
 from behind b
-where b.front in (select event_id from stuck) and e.event_id = b.event_id`
+where b.ctid in (select ctid from waits) and e.ctid = b.ctid`
 
 // hold looks at the same candidates as a claim does and returns how many are held now.
 func (r *Relay) hold(ctx context.Context, l lane) (int, error) {

@@ -42,7 +42,7 @@ func (r *Relay) feed(ctx context.Context, out chan<- *message.Message) {
 	f := feeder{Relay: r, work: work, slots: make(chan struct{}, r.c.Batches)}
 	failures := 0
 	for ctx.Err() == nil {
-		found, err := f.round(ctx)
+		again, err := f.round(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			log := r.c.Log.Error
@@ -55,7 +55,7 @@ func (r *Relay) feed(ctx context.Context, out chan<- *message.Message) {
 		case err == nil:
 			failures = 0
 			r.alive.beat()
-			if !found {
+			if !again {
 				f.idle(ctx)
 			}
 		}
@@ -73,28 +73,30 @@ type feeder struct {
 
 	lanes  []lane    // what the last look found
 	looked time.Time // when
-	full   bool      // every claim from them came back full
+	more   bool      // each of them had more than a claim took
+	vain   int       // rounds since one took rows
 
 	vainHold time.Time // when the last hold found nothing to take out of the way
 }
 
-// round claims once from each lane that is due. found says that it is worth looking again at once.
-func (f *feeder) round(ctx context.Context) (found bool, err error) {
+// round claims once from each lane that is due. again says that it is worth another round at once.
+func (f *feeder) round(ctx context.Context) (again bool, err error) {
 	one := f.gate.pass(ctx)
 	if ctx.Err() != nil {
 		return false, nil
 	}
-	// Where a claim came back full, the next will find rows too. Looking costs more than claiming while the index's head is
-	// full of what was sent, but leases, other lanes and earlier rows must not wait for the end of a backlog.
-	if one || !f.full || f.stale.Swap(false) || time.Since(f.looked) > f.c.Poll {
-		if found, err = f.look(ctx); err != nil {
+	// Where a claim left rows that are due, there is no need to look for some. Looking costs more than claiming while the
+	// index's head is full of what was sent, but leases, other lanes and earlier rows must not wait for the end of a backlog.
+	if one || !f.more || f.stale.Swap(false) || time.Since(f.looked) > f.c.Poll {
+		if again, err = f.look(ctx); err != nil {
 			return false, err
 		}
 	}
 	if one && len(f.lanes) == 0 {
 		f.reach(ctx)
 	}
-	f.full = len(f.lanes) > 0
+	f.more = len(f.lanes) > 0
+	f.vain++
 	for i := range f.lanes {
 		l := &f.lanes[i]
 		if l.paused {
@@ -106,17 +108,17 @@ func (f *feeder) round(ctx context.Context) (found bool, err error) {
 				continue
 			}
 		}
-		n, err := f.take(ctx, l, one || l.alone || l.paused)
+		more, err := f.take(ctx, l, one || l.alone || l.paused)
 		if err != nil {
 			return false, err
 		}
-		found = found || n > 0
-		f.full = f.full && n == f.c.Batch
+		again = again || more
+		f.more = f.more && l.more
 		if one {
 			break // the gate opens for one row, not for one per lane
 		}
 	}
-	return found, nil
+	return again, nil
 }
 
 // reach tries Kafka without a row. The rows of an outage may have gone out through another relay, or wait for their time;
@@ -143,7 +145,7 @@ func (f *feeder) look(ctx context.Context) (expired bool, err error) {
 	ctx, cancel := f.answerWithin(ctx)
 	defer cancel()
 	f.looked = time.Now()
-	f.full = false // until the next round has claimed
+	f.more = false // until the next round has claimed
 	if f.lanes, expired, err = f.due(ctx); err != nil || !expired {
 		return false, err
 	}
@@ -151,10 +153,11 @@ func (f *feeder) look(ctx context.Context) (expired bool, err error) {
 }
 
 // take claims a batch and sets it going. single claims one row and returns when it is settled, with nothing else in
-// flight from this relay: a row that is suspected of crashing relays, or a probe, must stand for itself.
-func (f *feeder) take(ctx context.Context, l *lane, single bool) (int, error) {
+// flight from this relay: a row that is suspected of crashing relays, or a probe, must stand for itself. again says that
+// the next claim may find more; what waits for its key in other hands will not be free in the next moment.
+func (f *feeder) take(ctx context.Context, l *lane, single bool) (again bool, err error) {
 	if !f.acquire(ctx, 1) {
-		return 0, nil
+		return false, nil
 	}
 	n, taken := f.c.Batch, 1
 	if single {
@@ -169,21 +172,23 @@ func (f *feeder) take(ctx context.Context, l *lane, single bool) (int, error) {
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(f.c.Margin, cancel) })()
 	rows, waiting, err := f.claim(claiming, hold, l, n)
 	if err != nil {
-		return 0, err
+		return false, err
 	}
 	// A window that is full of waiting rows hides others. Rows that wait for a send of a few milliseconds are left alone.
 	held := 0
 	if waiting > len(rows) && time.Since(f.vainHold) > 100*time.Millisecond {
 		if held, err = f.hold(claiming, *l); err != nil {
-			return 0, err
+			return false, err
 		}
 		if held == 0 {
 			f.vainHold = time.Now()
 		}
 	}
 	if len(rows) == 0 {
-		return held, nil // with rows out of the way, the next look may find others
+		return held > 0, nil
 	}
+	f.vain = 0
+	again = held > 0 || len(rows) == f.c.Batch || !l.more
 	b := &batch{r: f.Relay, lane: *l, hold: hold, results: make(chan outcome, len(rows))}
 	if single {
 		if f.acquire(ctx, f.c.Batches-1) {
@@ -193,14 +198,14 @@ func (f *feeder) take(ctx context.Context, l *lane, single bool) (int, error) {
 			defer time.AfterFunc(suspectLives, func() { f.clear(context.WithoutCancel(ctx), hold.Token) }).Stop()
 		}
 		b.run(ctx, rows, f.work)
-		return len(rows), nil
+		return again, nil
 	}
 	taken = 0 // the batch gives its slot back itself
 	go func() {
 		defer f.release(1)
 		b.run(ctx, rows, f.work)
 	}()
-	return len(rows), nil
+	return again, nil
 }
 
 func (f *feeder) acquire(ctx context.Context, n int) bool {
@@ -225,9 +230,14 @@ func (f *feeder) release(n int) {
 func (f *feeder) drain() { f.acquire(context.Background(), f.c.Batches) }
 
 // idle waits until there may be something to do: a commit told of itself, a settle freed rows, or the poll is due. The
-// first two may be lost; the poll is the guarantee.
+// first two may be lost; the poll is the guarantee. Where rows are due behind others that another relay has, no word will
+// come of their settle: it tries again soon, and less and less soon the more often that was in vain.
 func (f *feeder) idle(ctx context.Context) {
-	t := time.NewTimer(f.c.Poll)
+	wait := f.c.Poll
+	if f.more {
+		wait = min(wait, settleEvery<<min(f.vain, 10))
+	}
+	t := time.NewTimer(wait)
 	defer t.Stop()
 	select {
 	case <-f.wake:
