@@ -109,6 +109,7 @@ type Relay struct {
 	wake   chan struct{} // somebody committed, or something was settled: look again
 	alive  pulse
 	stale  atomic.Bool // a destination was paused: the lanes must be looked at again
+	mended slice       // of sample alone
 
 	silence time.Duration // see answerWithin
 }
@@ -142,6 +143,7 @@ func connect(c Config) (*pgxpool.Pool, error) {
 	// The statements here are index probes by design. From some size on, or with stale statistics, the planner would
 	// read the table instead.
 	conn.RuntimeParams["enable_seqscan"] = "off"
+	conn.RuntimeParams["enable_memoize"] = "off" // no statement asks for the same row twice
 	// A claim or a settle that a crash of the database undoes is done again: the event goes out twice, never lost.
 	conn.RuntimeParams["synchronous_commit"] = "off"
 	pool, err := pgxpool.ParseConfig(c.DatabaseURL)

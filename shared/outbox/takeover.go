@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -96,16 +97,38 @@ func (r *Relay) takeOver(ctx context.Context) error {
 	return nil
 }
 
-// expiredRows writes down for a takeover what claims have left behind without a note, or before the note says: rows that
-// somebody has edited or restored by hand. A row in SENDING whose lease is over is never out of reach.
-const expiredRows = `
-insert into t_outbox_claim (owner_token, lease_until, event_ids)
-select owner_token, min(lease_until), array_agg(event_id)
-from t_outbox_event
-where sent_at is null and not skipped and status = 'SENDING' and lease_until < now()
-group by owner_token
-order by owner_token
-on conflict (owner_token) do update set lease_until = excluded.lease_until, event_ids = excluded.event_ids`
+// mendRows looks through a slice of the unsent rows for what somebody has edited or restored by hand, and returns where
+// the next slice begins. A row in SENDING without a note of its claim, or with one that says later than the row, is noted
+// for a takeover: so that no row in SENDING is ever out of reach. A DEAD row is due never, or it would be counted as waiting.
+const mendRows = `
+with slice as materialized (
+  select destination, message_key, aggregate_version, event_id, status, owner_token, lease_until, next_retry_at
+  from t_outbox_event
+  where sent_at is null and not skipped and (destination, message_key, aggregate_version) > (@destination, @key, @version)
+  order by destination, message_key, aggregate_version
+  limit @slice
+),
+noted as (
+  insert into t_outbox_claim (owner_token, lease_until, event_ids)
+  select owner_token, min(lease_until), array_agg(event_id)
+  from slice
+  where status = 'SENDING' and lease_until < now()
+  group by owner_token
+  order by owner_token
+  on conflict (owner_token) do update set lease_until = excluded.lease_until, event_ids = excluded.event_ids
+),
+dead as (
+  update t_outbox_event
+  set next_retry_at = null, updated_at = now()
+  where event_id = any(array(select event_id from slice where status = 'DEAD' and next_retry_at is not null)) and status = 'DEAD'
+)
+select destination, message_key, aggregate_version
+from slice
+order by destination desc, message_key desc, aggregate_version desc
+limit case when (select count(*) from slice) = @slice then 1 else 0 end`
+
+// mendSlice bounds what looking for such rows costs while the backlog is long.
+const mendSlice = 1000
 
 // strayHolds finds rows that wait for nothing: what holds them is gone, sent, skipped, or not in front of them. Again
 // somebody's hand did that. To free one too many would do no harm, because a claim looks at the whole queue of a key.
@@ -121,14 +144,25 @@ with stray as materialized (
 )
 update t_outbox_event set held_by = null, updated_at = now() where event_id = any(array(select event_id from stray))`
 
-// mend brings back rows that no other statement would reach. It reads all unsent rows, as the gauges do, and so comes as
-// seldom as they.
+// slice is where the next call of mend goes on; its zero is the beginning.
+type slice struct {
+	destination, key string
+	version          int64
+}
+
+// mend brings back rows that no other statement would reach. A call looks at a part of the unsent rows, and the next one goes
+// on behind it.
 func (r *Relay) mend(ctx context.Context) error {
 	ctx, cancel := r.answerWithin(ctx)
 	defer cancel()
-	if _, err := r.db.Exec(ctx, expiredRows); err != nil {
-		return fmt.Errorf("noting expired claims: %w", err)
+	var next slice
+	err := r.db.QueryRow(ctx, mendRows, pgx.StrictNamedArgs{
+		"destination": r.mended.destination, "key": r.mended.key, "version": r.mended.version, "slice": mendSlice,
+	}).Scan(&next.destination, &next.key, &next.version)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("mending outbox rows: %w", err)
 	}
+	r.mended = next
 	if _, err := r.db.Exec(ctx, strayHolds); err != nil {
 		return fmt.Errorf("freeing outbox rows that nothing holds: %w", err)
 	}
