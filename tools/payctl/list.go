@@ -29,16 +29,41 @@ func (f filter) Validate() error {
 	return nil
 }
 
+// chosen is the value of a flag with a closed set of values; "" when it is not given. Such a flag has an enum, so that a
+// slip of the fingers is told before anybody is asked; kong wants a pointer where nothing is the default.
+func chosen(flag *string) string {
+	if flag == nil {
+		return ""
+	}
+	return *flag
+}
+
+// stated is a state as services are asked for it.
+func stated(flag string) string {
+	if flag == "ALL" {
+		return ""
+	}
+	return flag
+}
+
 type outboxList struct {
 	filter
-	Status string `help:"PENDING, SENDING, RETRY or DEAD; SENT only together with --order." placeholder:"STATUS"`
-	Order  string `help:"All events of this order." placeholder:"NO"`
+	Status *string `help:"One of ${enum}; SENT only together with --order." enum:"PENDING,SENDING,RETRY,DEAD,SENT" placeholder:"STATUS"`
+	Order  string  `help:"All events of this order." placeholder:"NO"`
+}
+
+// Validate is called by kong.
+func (c outboxList) Validate() error {
+	if chosen(c.Status) == "SENT" && c.Order == "" {
+		return errors.New("--status SENT needs --order: there are weeks of sent events")
+	}
+	return c.filter.Validate()
 }
 
 // Run lists outbox rows.
 func (c outboxList) Run(a *app) error {
 	return a.list(c.filter, listing{
-		what: "outbox rows", path: "/ops/outbox", key: "rows", query: url.Values{"status": {c.Status}, "order_no": {c.Order}},
+		what: "outbox rows", path: "/ops/outbox", key: "rows", query: url.Values{"status": {chosen(c.Status)}, "order_no": {c.Order}},
 		columns: []string{"service", "event_id", "order_no", "event_type", "aggregate_version", "status", "skipped", "retry_count", "takeover_count", "held_by",
 			"last_error_code", "partition", "offset", "created_at"},
 	})
@@ -56,58 +81,55 @@ func (destinationsCommand) Run(a *app) error {
 
 type incidentsList struct {
 	filter
-	State string `help:"OPEN or RESOLVED." default:"OPEN" placeholder:"STATE"`
+	State string `help:"One of ${enum}." default:"OPEN" enum:"OPEN,RESOLVED,ALL" placeholder:"STATE"`
 }
 
 // Run lists incidents.
 func (c incidentsList) Run(a *app) error {
 	return a.list(c.filter, listing{
-		what: "incidents", path: "/ops/incidents", key: "incidents", query: url.Values{"state": {c.State}},
+		what: "incidents", path: "/ops/incidents", key: "incidents", query: url.Values{"state": {stated(c.State)}},
 		columns: []string{"service", "id", "kind", "order_no", "trade_no", "expected", "received", "state", "created_at"},
 	})
 }
 
 type logList struct {
 	filter
-	Status string `help:"PROCESSING, SUCCESS, RETRY, WAITING, REJECTED or DEAD." placeholder:"STATUS"`
-	Order  string `help:"Of this order." placeholder:"NO"`
+	Status *string `help:"One of ${enum}." enum:"PROCESSING,SUCCESS,RETRY,WAITING,REJECTED,DEAD" placeholder:"STATUS"`
+	Order  string  `help:"Of this order." placeholder:"NO"`
 }
 
 // Run lists consume logs.
 func (c logList) Run(a *app) error {
 	return a.list(c.filter, listing{
-		what: "events in the consume logs", path: "/ops/consume-log", key: "rows", query: url.Values{"status": {c.Status}, "order_no": {c.Order}},
+		what: "events in the consume logs", path: "/ops/consume-log", key: "rows", query: url.Values{"status": {chosen(c.Status)}, "order_no": {c.Order}},
 		columns: []string{"service", "event_id", "order_no", "event_type", "version", "status", "outcome", "retry_count", "held_by", "error_code", "partition", "offset", "updated_at"},
 	})
 }
 
 type lettersList struct {
 	filter
-	State string `help:"OPEN, RELEASED, DISCARDED, or ALL." default:"OPEN" enum:"OPEN,RELEASED,DISCARDED,ALL" placeholder:"STATE"`
+	State string `help:"One of ${enum}." default:"OPEN" enum:"OPEN,RELEASED,DISCARDED,ALL" placeholder:"STATE"`
 	Order string `help:"Of this order." placeholder:"NO"`
 }
 
 // Run lists dead letters.
 func (c lettersList) Run(a *app) error {
-	if c.State == "ALL" {
-		c.State = ""
-	}
 	return a.list(c.filter, listing{
-		what: "dead letters", path: "/ops/dead-letters", key: "letters", query: url.Values{"state": {c.State}, "order_no": {c.Order}},
+		what: "dead letters", path: "/ops/dead-letters", key: "letters", query: url.Values{"state": {stated(c.State)}, "order_no": {c.Order}},
 		columns: []string{"service", "letter_id", "order_no", "event_type", "error_class", "error_code", "attempts", "owner", "state", "first_seen_at"},
 	})
 }
 
 type commandsList struct {
 	filter
-	Status string `help:"PENDING, SENDING, SENT, RETRY, UNKNOWN or FAILED." placeholder:"STATUS"`
-	Order  string `help:"Of this order." placeholder:"NO"`
+	Status *string `help:"One of ${enum}." enum:"PENDING,SENDING,SENT,RETRY,UNKNOWN,FAILED" placeholder:"STATUS"`
+	Order  string  `help:"Of this order." placeholder:"NO"`
 }
 
 // Run lists notification commands.
 func (c commandsList) Run(a *app) error {
 	return a.list(c.filter, listing{
-		what: "commands", path: "/ops/commands", key: "commands", query: url.Values{"status": {c.Status}, "order_no": {c.Order}},
+		what: "commands", path: "/ops/commands", key: "commands", query: url.Values{"status": {chosen(c.Status)}, "order_no": {c.Order}},
 		columns: []string{"service", "command_id", "order_no", "kind", "status", "attempts", "last_error_code", "next_attempt_at", "created_at", "sent_at"},
 	})
 }

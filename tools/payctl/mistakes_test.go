@@ -80,7 +80,7 @@ func TestMistakesAboutReplaysAndLettersAreExplainedAndLeaveNothingHalfDone(t *te
 		{"replay plan --letter 1 --reason r", exitUsage, "--service"},
 		{"replay plan --service coupon --letter 1", exitUsage, "--reason"},
 		{"replay plan --service coupon --reason r", exitFailed, "choose by letters"},
-		{"replay plan --service coupon --class nothing --reason r", exitFailed, "nothing of this group matches; look at its dead letters"},
+		{"replay plan --service coupon --class undecodable --reason r", exitFailed, "nothing of this group matches; look at its dead letters"},
 		{"replay plan --service coupon --letter x --reason r", exitUsage, "--letter"},
 		{"replay plan --service coupon --from yesterday --reason r", exitUsage, "RFC 3339"},
 		{"replay plan --service coupon --to 2026-03-01 --reason r", exitUsage, "RFC 3339"},

@@ -24,7 +24,7 @@ type replayPlan struct {
 	said
 	Service string   `help:"Of this consumer." required:"" placeholder:"NAME"`
 	Letter  []int64  `help:"These dead letters." placeholder:"ID"`
-	Class   string   `help:"Dead letters of this error class." placeholder:"CLASS"`
+	Class   *string  `help:"Dead letters of this error class, one of ${enum}." enum:"transient,waiting,bad_data,refused,panic,crashes_consumer,conflict,undecodable" placeholder:"CLASS"`
 	Code    string   `help:"Dead letters with this error code." placeholder:"CODE"`
 	Type    string   `help:"Events of this type." placeholder:"TYPE"`
 	From    moment   `help:"What the group got first at this time or later (RFC 3339)." placeholder:"TIME"`
@@ -57,7 +57,7 @@ func (c replayPlan) Run(a *app) error {
 	if err != nil {
 		return usage{err}
 	}
-	s := replay.Selection{Letters: c.Letter, Class: c.Class, Code: c.Code, EventType: c.Type, From: c.From.at, To: c.To.at, OrderNos: c.Order, EventIDs: c.Event}
+	s := replay.Selection{Letters: c.Letter, Class: chosen(c.Class), Code: c.Code, EventType: c.Type, From: c.From.at, To: c.To.at, OrderNos: c.Order, EventIDs: c.Event}
 	asked := struct {
 		audit.By
 		Selection replay.Selection `json:"selection"`
