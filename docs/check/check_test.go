@@ -79,6 +79,51 @@ func TestAFalseNameIsFound(t *testing.T) {
 	require.Empty(t, r.LinkFault("docs/architecture.md", "../README.md"))
 }
 
+func TestEachEnvironmentNameHasItsLine(t *testing.T) {
+	t.Parallel()
+	code, err := Variables(root)
+	require.NoError(t, err)
+	document, err := Settings(filepath.Join(root, "docs/configuration.md"))
+	require.NoError(t, err)
+	for _, fault := range SettingFaults(code, document) {
+		t.Errorf("docs/configuration.md: %s", fault)
+	}
+	require.Greater(t, len(code), 50, "the names were not found")
+	require.Equal(t, []string{"10s"}, code["CONSUMER_HANDLER_TIMEOUT"].Defaults)
+	require.ElementsMatch(t, []string{"payment", "world"}, code["MERCHANT_ID"].Readers)
+	require.Contains(t, code["OPS_TOKEN"].Readers, "payctl", "which asks for it by name")
+}
+
+// TestAFalseLineOfTheConfigurationIsFound: one line for each way in which it can be wrong, and one that is right.
+func TestAFalseLineOfTheConfigurationIsFound(t *testing.T) {
+	t.Parallel()
+	code := map[string]*Variable{
+		"RIGHT": {[]string{"points"}, []string{"5s"}}, "SHARED": {[]string{"points", "world"}, nil}, "UNTOLD": {[]string{"points"}, nil},
+		"TWICE": {[]string{"points"}, nil}, "LATER": {[]string{"points"}, []string{"5s"}}, "STRANGER": {[]string{"points"}, nil}, "EMPTY": {[]string{"points"}, nil},
+	}
+	line := func(name, readBy, standard, what string) string {
+		return "| `" + name + "` | " + readBy + " | " + standard + " | " + what + " |\n"
+	}
+	file := filepath.Join(t.TempDir(), "configuration.md")
+	require.NoError(t, os.WriteFile(file, []byte("| name | read by | default | what it is |\n|---|---|---|---|\n"+
+		line("RIGHT", "`points serve`", "`5s`", "a time")+line("SHARED", "every server", "none", "an address")+
+		line("TWICE", "points", "none", "one")+line("TWICE", "points", "none", "two")+line("GONE", "points", "none", "a ghost")+
+		line("LATER", "points", "`50s`", "a time")+line("STRANGER", "search", "none", "a time")+line("EMPTY", "points", "", "a time")), 0o600))
+	document, err := Settings(file)
+	require.NoError(t, err)
+	require.Len(t, document, 8)
+	require.ElementsMatch(t, []string{
+		"UNTOLD has 0 lines and needs one; points reads it",
+		"TWICE has 2 lines and needs one; points reads it",
+		"GONE has a line, and no program reads it",
+		"the default of LATER is 5s, and its line says \"`50s`\"",
+		"STRANGER is read by points, and its line says \"search\"",
+		"the line of EMPTY has an empty cell",
+	}, SettingFaults(code, document))
+	_, err = Settings(file + ".gone")
+	require.Error(t, err)
+}
+
 // TestTheFlowHasItsNineStopsOnceEach: the walkthrough leads along `// FLOW n/9` comments.
 func TestTheFlowHasItsNineStopsOnceEach(t *testing.T) {
 	t.Parallel()
