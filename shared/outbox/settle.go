@@ -41,9 +41,10 @@ from unnest(@ids::text[], @statuses::text[], @counted::int[], @alone::bool[], @c
 where e.event_id = a.event_id and e.owner_token = @token and e.status = 'SENDING'`
 
 // freeHeld lets the rows go that waited for the ones just sent. It must be a statement of its own after settleSent: it
-// then sees holds that were committed while settleSent waited for the row.
+// then sees holds that were committed while settleSent waited for the row. Mostly nothing is held, which one look tells.
 const freeHeld = `
-update t_outbox_event set held_by = null, updated_at = now() where held_by = any(@ids::text[])`
+update t_outbox_event set held_by = null, updated_at = now()
+where held_by = any(@ids::text[]) and exists (select from t_outbox_event where held_by is not null)`
 
 // endClaim forgets a claim of which every row is settled. Forgotten earlier, rows would stay in SENDING for ever.
 const endClaim = `
