@@ -1,0 +1,223 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/testkit"
+)
+
+// claimIn runs a claim's statement, or one that was changed, and returns how many rows it took.
+func claimIn(ctx context.Context, db interface {
+	QueryRow(context.Context, string, ...any) pgx.Row
+}, sql, token string) (taken int, err error) {
+	var due, waiting int
+	var from time.Time
+	var places []pgtype.TID
+	err = db.QueryRow(ctx, sql, pgx.StrictNamedArgs{
+		"destination": event.Topic, "alone": false, "from": time.Time{}, "batch": 500, "most": 500, "bytes": claimBytes, "token": token, "lease": time.Minute,
+	}).Scan(&due, &waiting, &from, &places)
+	return len(places), err
+}
+
+// waitsForAdvisory waits until a session of this database waits for an advisory lock.
+func (s *stage) waitsForAdvisory() {
+	s.t.Helper()
+	testkit.Eventually(s.t, soon, func() error {
+		var n int
+		if err := s.sql.QueryRow(s.t.Context(), `select count(*) from pg_stat_activity
+			where datname = current_database() and wait_event_type = 'Lock' and wait_event = 'advisory'`).Scan(&n); err != nil || n == 0 {
+			return fmt.Errorf("%d sessions wait for an advisory lock (%w)", n, err)
+		}
+		return nil
+	})
+}
+
+func TestClaimsTakeTurnsAndTheSecondFindsWhatTheFirstHasLeft(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.fill("A", 1000, 1000)
+	second := s.relay()
+	first, err := s.sql.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = first.Exec(t.Context(), takeTurns, pgx.StrictNamedArgs{"destination": event.Topic})
+	require.NoError(t, err)
+	taken, err := claimIn(t.Context(), first, claimRows, "first")
+	require.NoError(t, err)
+	require.Equal(t, 500, taken)
+
+	without, err := claimIn(t.Context(), s.sql, claimRows, "without")
+	require.NoError(t, err)
+	require.Zero(t, without, "a claim that does not wait sees the same 500 candidates, and they are locked")
+
+	var rows []row
+	done := testkit.Run(t, "second claim", func(ctx context.Context) error {
+		var err error
+		rows, _, err = second.claim(ctx, second.c.rule().Begin("second"), &lane{destination: event.Topic}, 500)
+		return err
+	})
+	s.waitsForAdvisory()
+	require.NoError(t, first.Commit(t.Context()))
+	<-done.Done()
+	require.NoError(t, done.Stop())
+	require.Len(t, rows, 500)
+	require.Equal(t, 1000, s.count("status = 'SENDING'"))
+}
+
+// pausing lets a test stop a relay before one of its statements.
+type pausing struct {
+	before          string
+	reached, resume chan struct{}
+}
+
+func (p *pausing) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	if strings.Contains(q.SQL, p.before) {
+		close(p.reached)
+		<-p.resume
+	}
+	return ctx
+}
+
+func (p *pausing) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (s *stage) pause(r *Relay, before string) *pausing {
+	s.t.Helper()
+	p := &pausing{before: before, reached: make(chan struct{}), resume: make(chan struct{})}
+	cfg := r.db.Config()
+	cfg.ConnConfig.Tracer = p
+	r.db.Close()
+	var err error
+	r.db, err = pgxpool.NewWithConfig(s.t.Context(), cfg)
+	require.NoError(s.t, err)
+	s.t.Cleanup(r.db.Close)
+	return p
+}
+
+// A relay may be frozen, or its network slow, while its rows come to it.
+func TestRelayThatStopsBeforeItReadsItsClaimKeepsNobodyWaiting(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.fill("A", 40, 40)
+	slow, other := s.relay(), s.relay()
+	p := s.pause(slow, "ctid = any")
+	resume := sync.OnceFunc(func() { close(p.resume) })
+	var late []row
+	done := testkit.Run(t, "slow claim", func(ctx context.Context) (err error) {
+		late, _, err = slow.claim(ctx, slow.c.rule().Begin("slow"), &lane{destination: event.Topic}, 10)
+		return err
+	})
+	t.Cleanup(resume) // before the task is waited for
+	select {
+	case <-p.reached:
+	case <-done.Done():
+		require.NoError(t, done.Stop())
+		t.Fatal("the claim has ended without reading its rows")
+	}
+	rows, _, err := other.claim(t.Context(), other.c.rule().Begin("other"), &lane{destination: event.Topic}, 500)
+	require.NoError(t, err)
+	require.Len(t, rows, 30)
+	s.exec("update t_outbox_claim set lease_until = now() - interval '1 second' where owner_token like 'slow/%'") // taken over like anybody's
+	require.NoError(t, other.takeOver(t.Context()))
+	require.Equal(t, 10, s.count("status = 'RETRY' and takeover_count = 1 and owner_token is null"))
+	resume()
+	<-done.Done()
+	require.NoError(t, done.Stop())
+	require.Empty(t, late, "its rows are not its own any more, and it must not send them")
+}
+
+func TestClaimSkipsARowThatSomebodyHasLockedAndWhatStandsBehindIt(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.fill("A", 12, 3) // four of each key
+	s.must(s.connect(), "begin; select from t_outbox_event where message_key = 'A-1' and aggregate_version = 2 for update")
+	r := s.relay()
+	l := &lane{destination: event.Topic}
+	rows, _, err := r.claim(t.Context(), r.c.rule().Begin("x"), l, 500)
+	require.NoError(t, err)
+	require.Len(t, rows, 4+1+4)
+	require.True(t, l.more)
+	require.Equal(t, 3, s.count("message_key = 'A-1' and aggregate_version > 1 and status = 'PENDING'"))
+}
+
+// Between the claim's look at the candidates and its locks somebody changes one of them and commits.
+func TestClaimLeavesARowThatChangedUnderItsEyesAndWhatStandsBehindIt(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]string{
+		"anything":         "update t_outbox_event set updated_at = now() where event_id = 'A-4'",
+		"taken by another": "update t_outbox_event set status = 'SENDING', owner_token = 'another', lease_until = now() + interval '1 hour' where event_id = 'A-4'",
+		"held":             "update t_outbox_event set held_by = 'A-1' where event_id = 'A-4'",
+		"deleted":          "delete from t_outbox_event where event_id = 'A-4'",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := setup(t)
+			s.fill("A", 12, 3)
+			const looked = "locked as materialized ("
+			stopped := strings.Replace(claimRows, looked, "stopped as materialized (select pg_advisory_xact_lock(7) from (select count(*) from wanted) w),\n"+looked, 1)
+			stopped = strings.Replace(stopped, "where ctid = any(array(select ctid from wanted))", "where (select count(*) from stopped) = 1 and ctid = any(array(select ctid from wanted))", 1)
+			gate := s.connect()
+			s.must(gate, "select pg_advisory_lock(7)")
+			var taken int
+			done := testkit.Run(t, "claim", func(ctx context.Context) (err error) {
+				taken, err = claimIn(ctx, s.sql, stopped, "mine")
+				return err
+			})
+			s.waitsForAdvisory()
+			s.exec(change)
+			s.must(gate, "select pg_advisory_unlock(7)")
+			<-done.Done()
+			require.NoError(t, done.Stop())
+			require.Equal(t, 4+1+4, taken)
+			require.Equal(t, 1, s.count("message_key = 'A-1' and owner_token = 'mine'"))
+			require.Equal(t, 1, s.count("event_id = 'A-1' and owner_token = 'mine'"))
+		})
+	}
+}
+
+func TestGaugesCountWhatWaitsAndWhatIsDead(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.fill("A", 10, 5)
+	s.exec("update t_outbox_event set created_at = now() - interval '1 hour' where event_id = 'A-7'")
+	s.exec("update t_outbox_event set held_by = 'A-2' where event_id = 'A-7'")
+	s.exec("update t_outbox_event set status = 'DEAD', last_error_code = 'x', next_retry_at = null where event_id in ('A-2', 'A-3')")
+	s.exec("update t_outbox_event set skipped = true where event_id = 'A-3'")
+	s.exec("update t_outbox_event set status = 'DEAD', last_error_code = 'x' where event_id = 'A-4'") // by hand, and still due
+	s.exec("update t_outbox_event set status = 'SENT', sent_at = now(), broker_partition = 1, broker_offset = 1 where event_id = 'A-0'")
+	r := s.relay()
+	require.NoError(t, r.mend(t.Context()))
+	require.NoError(t, r.read(t.Context()))
+	require.InDelta(t, 6, testutil.ToFloat64(r.m.pending), 0)
+	require.InDelta(t, 2, testutil.ToFloat64(r.m.dead), 0)
+	require.InDelta(t, 1, testutil.ToFloat64(r.m.held), 0)
+	require.InDelta(t, 3600, testutil.ToFloat64(r.m.oldest), 600)
+}
+
+func TestMendingComesRoundTheWholeBacklogAndBeginsAnew(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	const rows = 2*mendSlice + 10
+	s.fill("A", rows, rows)
+	r := s.relay()
+	for range 2 {
+		s.exec("update t_outbox_event set status = 'SENDING', owner_token = event_id, lease_until = now() - interval '1 second' where event_id in ('A-0', 'A-99', $1)",
+			fmt.Sprintf("A-%d", rows-1))
+		s.exec("delete from t_outbox_claim")
+		for range 3 {
+			require.NoError(t, r.mend(t.Context()))
+		}
+		require.Equal(t, 3, s.claims())
+		require.Zero(t, r.mended)
+	}
+}
