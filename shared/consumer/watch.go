@@ -18,14 +18,30 @@ import (
 // watchEvery is how often offsets and counts are read.
 const watchEvery = 5 * time.Second
 
-// watch keeps the gauges true and notices partitions that do not move, until ctx ends.
+// watch keeps the gauges true, and notices partitions that do not move and messages that wait for nothing, until ctx ends.
 func (c *consumer) watch(ctx context.Context) error {
-	for {
+	for held := ""; ; {
+		held = c.mend(ctx, held)
 		c.look(ctx)
 		if !sleep(ctx, watchEvery) {
 			return nil
 		}
 	}
+}
+
+// mend brings back messages of the lane that nothing else would wake. It looks at a part of what is held, behind the
+// given event, and tells where the next look goes on.
+func (c *consumer) mend(ctx context.Context, after string) string {
+	ctx, cancel := context.WithTimeout(ctx, 4*watchEvery)
+	defer cancel()
+	freed, next, err := inbox.Mend(ctx, c.DB, c.Group, after)
+	if err != nil && ctx.Err() == nil {
+		c.log.Warn("looking for messages that wait for nothing", "group", c.Group, "error", scrub(err))
+	} else if freed > 0 {
+		c.log.Warn("messages of the retry lane waited for nothing, and are due now: somebody has edited the consume log", "group", c.Group, "messages", freed)
+		c.nudge()
+	}
+	return next
 }
 
 // sweep deletes closed dead letters and archives finished rows, each after its time, until ctx ends.

@@ -226,6 +226,10 @@ func TestNoStepReadsTheWholeLog(t *testing.T) {
 	require.NoError(t, err)
 	_, err = inbox.Take(t.Context(), l.db, delivery(4))
 	require.NoError(t, err)
+	_, _, err = l.once(delivery(5), nil) // behind the dead one
+	require.NoError(t, err)
+	_, _, err = inbox.Mend(t.Context(), l.db, "g", "")
+	require.NoError(t, err)
 	require.NoError(t, l.tx(func(tx *gorm.DB) error { return inbox.Discard(t.Context(), tx, "g", l.letterIn(tx), why) }))
 	_, err = inbox.Log(t.Context(), l.db, "g", inbox.Filter{OrderNo: "o-1", Limit: 10})
 	require.NoError(t, err)

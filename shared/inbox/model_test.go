@@ -56,7 +56,13 @@ func TestWhateverHappensAnEventHasOneEffectAndNothingIsOutOfReach(t *testing.T) 
 				w.arrives(rt, *d)
 			},
 			"an operator decides": w.decides,
-			"":                    w.holds,
+			"somebody looks for what waits for nothing": func(rt *rapid.T) {
+				if freed := w.mend(rt); freed != 0 {
+					rt.Fatalf("%d rows waited for nothing, and nobody has edited any", freed)
+				}
+			},
+			"somebody edits what a row waits for": w.edits,
+			"":                                    w.holds,
 		})
 		w.comesToRest(rt)
 	})
@@ -157,6 +163,21 @@ func (w *world) decides(rt *rapid.T) {
 	if !errors.Is(err, inbox.ErrNotReleasable) && !errors.Is(err, inbox.ErrNotHolding) && !errors.Is(err, inbox.ErrUnderWay) {
 		w.must(rt, err)
 	}
+}
+
+// edits lets a held row wait for whatever there is, or for nothing that there is, until somebody looks.
+func (w *world) edits(rt *rapid.T) {
+	d, other := w.draw(rt), w.draw(rt)
+	by := rapid.SampledFrom([]string{other.Event.ID, d.Event.ID, "gone"}).Draw(rt, "held by")
+	w.must(rt, w.db.Exec("UPDATE t_message_consume SET held_by = ? WHERE consumer_group = ? AND event_id = ? AND held_by IS NOT NULL",
+		by, w.group, d.Event.ID).Error)
+	w.mend(rt)
+}
+
+func (w *world) mend(rt *rapid.T) int {
+	freed, _, err := inbox.Mend(context.Background(), w.db, w.group, "")
+	w.must(rt, err)
+	return freed
 }
 
 // holds is what is true at every moment.
