@@ -3,6 +3,7 @@ package inbox
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"gorm.io/gorm"
@@ -18,13 +19,16 @@ import (
 const claimDue = `
 UPDATE t_message_consume c
 SET status = 'PROCESSING', owner_token = @token, lease_until = now() + @lease * interval '1 microsecond',
-    retry_count = c.retry_count + 1, next_retry_at = NULL, updated_at = now()
+    retry_count = ` + oneMore + `, next_retry_at = NULL, updated_at = now()
 FROM t_message_retry m
 WHERE m.consumer_group = c.consumer_group AND m.event_id = c.event_id AND c.consumer_group = @group
   AND c.event_id = ANY(ARRAY(
     SELECT event_id FROM t_message_consume
     WHERE consumer_group = @group AND status IN ('RETRY', 'WAITING') AND next_retry_at <= now()` + isKept + `
     ORDER BY next_retry_at LIMIT 1 FOR UPDATE SKIP LOCKED))` + returnClaimed
+
+// One more than the largest number is an error, in the statement with which every worker claims all rows.
+const oneMore = `least(c.retry_count, 1000000000) + 1`
 
 const isKept = `
       AND EXISTS (SELECT FROM t_message_retry k
@@ -40,7 +44,7 @@ RETURNING c.event_id, c.event_type, c.aggregate_id, c.aggregate_version, c.retry
 const takeOver = `
 UPDATE t_message_consume c
 SET owner_token = @token, lease_until = now() + @lease * interval '1 microsecond',
-    retry_count = c.retry_count + 1, updated_at = now()
+    retry_count = ` + oneMore + `, updated_at = now()
 FROM t_message_retry m
 WHERE m.consumer_group = c.consumer_group AND m.event_id = c.event_id AND c.consumer_group = @group
   AND c.event_id = ANY(ARRAY(
@@ -104,7 +108,7 @@ func claim(ctx context.Context, db *gorm.DB, statement, group string, rule lease
 	}
 	return &Delivery{
 		Group: group, Claimed: true, token: token, Failed: row.RetryCount - 1, ReplayID: row.ReplayID,
-		Waited: time.Duration(row.Waited) * time.Microsecond,
+		Waited: waited(row.Waited),
 		Event: event.Event{
 			ID: row.EventID, Type: row.EventType, AggregateID: row.AggregateID, AggregateVersion: row.AggregateVersion,
 		},
@@ -113,6 +117,12 @@ func claim(ctx context.Context, db *gorm.DB, statement, group string, rule lease
 			Key: row.RecordKey, Value: row.Payload, Headers: headers,
 		},
 	}, nil
+}
+
+// waited is never negative, as it would be by the clock of a database that is behind the one before it: the next attempt
+// would be due at once, again and again.
+func waited(microseconds int64) time.Duration {
+	return time.Duration(min(max(microseconds, 0), math.MaxInt64/1000)) * time.Microsecond
 }
 
 const giveBack = `

@@ -274,3 +274,36 @@ func TestARowWithoutItsMessageStopsNoOther(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, expired)
 }
+
+func TestARowWhoseCountIsAtTheEndOfItsRangeStopsNoOther(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	l.bring(1, inbox.StatusRetry)
+	require.NoError(t, l.db.Exec("UPDATE t_message_consume SET retry_count = 2147483647, next_retry_at = now() - interval '1 day'").Error)
+	d := l.claim()
+	require.NotNil(t, d)
+	require.Greater(t, d.Failed, 1_000_000, "it has no attempts left")
+	require.NoError(t, l.db.Exec("UPDATE t_message_consume SET retry_count = 2147483647, lease_until = now() - interval '1 day'").Error)
+	d, err := inbox.TakeOver(t.Context(), l.db, "g", rule)
+	require.NoError(t, err)
+	require.NotNil(t, d)
+	out, err := l.fail(*l.decoded(d), inbox.Failure{Outcome: inbox.Dead})
+	require.NoError(t, err)
+	require.Equal(t, inbox.Dead, out)
+	require.EqualValues(t, 1, l.row(1).Letters)
+}
+
+// TestHowLongAMessageHasWaitedIsNeverNegative: a database that took over may be behind, and a time written by hand far off.
+// The next attempt would be due before it was asked for, again and again.
+func TestHowLongAMessageHasWaitedIsNeverNegative(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	for came, least := range map[string]time.Duration{
+		"now() + interval '1 hour'": 0, "'9999-12-30'": 0, "now() - interval '1 hour'": time.Hour, "'0002-01-01'": 200 * 365 * day,
+	} {
+		require.NoError(t, l.db.Exec("DELETE FROM t_message_consume").Error)
+		l.bring(1, inbox.StatusWaiting)
+		require.NoError(t, l.db.Exec("UPDATE t_message_consume SET next_retry_at = now(), first_received_at = "+came).Error)
+		require.GreaterOrEqual(t, l.claim().Waited, least, came)
+	}
+}
