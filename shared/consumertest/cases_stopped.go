@@ -1,6 +1,7 @@
 package consumertest
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -58,6 +59,47 @@ func killedAfterCommit(t testing.TB, s Service) {
 	w.once("order-1", "order-2")
 	w.noLetters()
 }
+
+// endsItsProcess kills the process each time that the message is in hand, as a message does that ends it from inside.
+func endsItsProcess(t testing.TB, s Service) {
+	w := newWorld(t, s, 1)
+	w.env["CONSUMER_ATTEMPTS"] = "4" // three of them in its partition
+	g := w.shutsGate()
+	e := s.cause("order-1", "ann")
+	w.send(e)
+	others := orders(5)
+	w.send(s.causes(others)...)
+	for deaths := 0; ; deaths++ {
+		p, _ := w.launch(w.env)
+		w.eventually("it is in hand once more, or parked", func() bool { return g.waiting() > 0 || w.letters() > 0 })
+		if w.count("SELECT count(*) FROM t_message_consume WHERE event_id = ?", e.ID) > 0 {
+			w.happens(others...) // it holds up nobody any more
+		}
+		if w.letters() > 0 {
+			w.must(p.Term(w.s.Within))
+			break
+		}
+		if deaths == mostDeaths {
+			w.Fatalf("after %d deaths it is still handled", deaths)
+		}
+		p.Kill()
+		w.abandoned()
+		w.eventually("its transaction is over", func() bool { return g.waiting() == 0 })
+		// What it has left in the lane is free at once: nobody is there any more.
+		w.must(w.db.Exec("UPDATE t_message_consume SET lease_until = now() - interval '1 second' WHERE status = 'PROCESSING'").Error)
+	}
+	if l := w.letter(); l.ErrorClass != "crashes_consumer" || l.Attempts != 4 || l.EventID != e.ID || !bytes.Equal(l.Payload, e.Payload) {
+		w.Fatalf("parked after %d attempts as %s", l.Attempts, l.ErrorClass)
+	}
+	if n := w.effects("order-1"); n != 0 {
+		w.Fatalf("%d effects of a message that never came through", n)
+	}
+	w.start()
+	w.once(others...)
+}
+
+// mostDeaths are one for each attempt, and some that nobody counts, as where a living process takes over.
+const mostDeaths = 6
 
 func sleptOverItsSession(t testing.TB, s Service) {
 	w := newWorld(t, s, 1)

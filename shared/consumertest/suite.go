@@ -24,7 +24,7 @@ type Service struct {
 	// SkipsDead says that a dead letter holds nobody: later versions of the order go on without it.
 	SkipsDead bool
 	// Projection gives the last applied version of an order: SELECT ... WHERE order_no = ?. Empty for a service whose
-	// effects are not a copy of the order.
+	// effects are not a copy of the order. GapHealed needs it.
 	Projection string
 	// Env gives what the service needs beside database, Kafka and addresses. It may be nil.
 	Env func(t testing.TB) service.Env
@@ -42,6 +42,7 @@ type Gap int
 const (
 	GapAllowed Gap = iota // the early version is applied at once: it needs nothing of what is missing
 	GapAwaited            // it waits, uncounted, and is applied after what it has waited for
+	GapHealed             // the order is read at PAYMENT_OPS_URL and applied as it is there; without the URL as GapAllowed
 )
 
 // Case is one promise, with what puts it to the test.
@@ -60,6 +61,7 @@ func Cases() []Case {
 		{Name: "log and effect are committed together or not at all", Run: togetherOrNotAtAll},
 		{Name: "killed inside the transaction, the effect comes once", Run: killedInside},
 		{Name: "killed after commit and before ack, the effect stays single", Run: killedAfterCommit},
+		{Name: "a message that ends its process leaves its partition and is parked after its attempts", Run: endsItsProcess},
 		{Name: "a message that fails is tried again and holds nobody up", Run: failsForAWhile},
 		{Name: "later versions of an order wait behind a failed one, other orders do not", Run: laterVersionsWait},
 		{Name: "a message that never succeeds is parked after its attempts", Run: neverSucceeds},
@@ -74,6 +76,7 @@ func Cases() []Case {
 		{Name: "fields of a later producer change nothing", Run: laterProducer},
 		{Name: "whatever shape an event has, it is handled or parked, and the next is handled", Run: oddShapes},
 		{Name: "a version that comes too early is handled as the policy says", Run: tooEarly},
+		{Name: "a missing version is healed from the order's owner, or nothing is recorded", Run: healsFromOwner, Needed: func(s Service) bool { return s.Gap == GapHealed }},
 		{Name: "an older version never replaces a newer one", Run: olderVersion, Needed: func(s Service) bool { return s.Projection != "" }},
 		{Name: "the whole history once more changes nothing", Run: historyAgain},
 	}

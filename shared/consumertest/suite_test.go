@@ -29,11 +29,14 @@ func subject(name string) Service {
 	if strings.Contains(name, "await") && name != "awaits-what-it-does-not-need" {
 		gap = GapAwaited
 	}
+	if strings.Contains(name, "heal") {
+		gap = GapHealed
+	}
 	if strings.HasSuffix(name, "projection") {
 		return Service{
 			Program: "./internal/subject", Args: []string{name}, Group: "subject", Migrations: migrations,
 			Table: "t_projection", Effects: "SELECT count(*) FROM t_projection WHERE order_no = ? AND version >= 2",
-			Projection: "SELECT version FROM t_projection WHERE order_no = ?",
+			Projection: "SELECT version FROM t_projection WHERE order_no = ?", Gap: gap,
 		}
 	}
 	return Service{
@@ -60,6 +63,11 @@ func TestARightProjectionPassesWhatIsPeculiarToProjections(t *testing.T) {
 	olderVersion(t, subject("right-projection"))
 }
 
+func TestARightProjectionThatHealsPassesWhatIsPeculiarToIt(t *testing.T) {
+	t.Parallel()
+	healsFromOwner(t, subject("right-healing-projection"))
+}
+
 // finds names, for each wrong consumer, the cases that must fail because of its fault, and a part of what they say then.
 // Another failure would prove nothing.
 var finds = map[string]map[string]string{
@@ -74,6 +82,10 @@ var finds = map[string]map[string]string{
 		"two copies at the same time have one effect and no error":           "effects instead of 1",
 		"a member that slept over its session changes nothing when it wakes": "effects instead of 1",
 	},
+	"does-not-heal-projection": {
+		"a missing version is healed from the order's owner, or nothing is recorded": "not ready while the owner does not answer"},
+	"counts-silence-when-healing-projection": {
+		"a missing version is healed from the order's owner, or nothing is recorded": "not ready while the owner does not answer"},
 	"unversioned-projection":         {"an older version never replaces a newer one": "version 2 stands"},
 	"awaits-what-it-does-not-need":   {"a version that comes too early is handled as the policy says": "is SUCCESS"},
 	"does-not-await-what-it-needs":   {"a version that comes too early is handled as the policy says": "is WAITING"},
@@ -88,7 +100,10 @@ var finds = map[string]map[string]string{
 		"bad data is parked at once with its bytes":                                "the effect of good",
 		"a panic is an attempt and the process stays up":                           "the effect of order-000",
 	},
-	"no-recover":                  {"a panic is an attempt and the process stays up": "the effect of order-000"},
+	"no-recover": {
+		"a panic is an attempt and the process stays up":                                        "the effect of order-000",
+		"a message that ends its process leaves its partition and is parked after its attempts": "it is still handled",
+	},
 	"takes-the-shape-for-granted": {"whatever shape an event has, it is handled or parked, and the next is handled": "the effect of good"},
 	"no-unknown-fields":           {"fields of a later producer change nothing": "the effect of order-1"},
 	"watermills-defaults": {

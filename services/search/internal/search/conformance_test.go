@@ -19,6 +19,7 @@ func TestConformance(t *testing.T) {
 		Program: "../..", Group: search.Group, Migrations: search.Migrations, Env: withIndex,
 		Table: "t_order_search_projection", Effects: "SELECT count(*) FROM t_order_search_projection WHERE order_no = ? AND last_applied_version >= 2",
 		Projection: "SELECT last_applied_version FROM t_order_search_projection WHERE order_no = ?",
+		Gap:        consumertest.GapHealed,
 		SkipsDead:  true,
 		BadData:    func(o event.Order) event.Order { o.UserID = ""; return o },
 	})

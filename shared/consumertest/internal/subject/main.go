@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 
 	"gorm.io/gorm"
 
 	"example.com/paycast/shared/consumer"
 	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/ops"
 	"example.com/paycast/shared/postgres"
 	"example.com/paycast/shared/service"
 )
@@ -23,6 +25,8 @@ func main() {
 		// Wrong only where the suite is told that they are something else.
 		{Name: "awaits-what-it-does-not-need", Run: right(await)}, {Name: "does-not-await-what-it-needs", Run: right(handle)},
 		{Name: "unversioned-projection", Run: right(overwrite)},
+		{Name: "right-healing-projection", Run: healing(consumer.Down)},
+		{Name: "does-not-heal-projection", Run: right(project)}, {Name: "counts-silence-when-healing-projection", Run: healing(consumer.Transient)},
 		{Name: "watermills-defaults", Run: wrong(once).runWith(watermillsDefaults)},
 	}
 	for name, handle := range wrongs {
@@ -66,6 +70,50 @@ func right(handle func(context.Context, *gorm.DB, event.Event) error) func(conte
 		}
 		return p.Wait()
 	}
+}
+
+// healing keeps the newest version of each order outside the log's transaction, and asks its owner when one is missing.
+// silence is the answer when the owner gives none.
+func healing(silence func(error) error) func(context.Context, service.Env) error {
+	return func(ctx context.Context, env service.Env) error {
+		p, db, cfg, err := start(ctx, env)
+		if err != nil {
+			return err
+		}
+		owner := ops.Client{BaseURL: cfg.SourceURL, Token: cfg.SourceToken}
+		heal := consumer.Healed(func(ctx context.Context, e event.Event) (int64, error) {
+			var o event.Order
+			if err := owner.GetJSON(ctx, "/ops/orders/"+url.PathEscape(e.AggregateID), nil, &o); err != nil {
+				return 0, silence(err)
+			}
+			return o.Version, raise(db.WithContext(ctx), o.OrderNo, o.Version)
+		})
+		guard := consumer.NewGuard(p.Metrics, group, consumer.Gaps{event.PaymentSucceeded: heal, event.OrderCanceled: heal})
+		err = consumer.Run(p, consumer.Config{Settings: cfg.Settings, Group: group, DB: db}, consumer.Outside(func(ctx context.Context, e event.Event) error {
+			last, err := lastOf(db.WithContext(ctx), e)
+			if err != nil {
+				return err
+			}
+			if err := guard.Admit(ctx, last, e); err != nil {
+				return err
+			}
+			return raise(db.WithContext(ctx), e.AggregateID, e.AggregateVersion)
+		}))
+		if err != nil {
+			return err
+		}
+		return p.Wait()
+	}
+}
+
+func raise(db *gorm.DB, orderNo string, version int64) error {
+	return db.Exec(`INSERT INTO t_projection VALUES (?, ?) ON CONFLICT (order_no) DO UPDATE SET version = excluded.version
+		WHERE t_projection.version < excluded.version`, orderNo, version).Error
+}
+
+func lastOf(db *gorm.DB, e event.Event) (version int64, err error) {
+	err = db.Raw("SELECT version FROM t_projection WHERE order_no = ?", e.AggregateID).Scan(&version).Error
+	return version, err
 }
 
 func handle(_ context.Context, tx *gorm.DB, e event.Event) error {
@@ -113,8 +161,8 @@ func effect(tx *gorm.DB, e event.Event) error {
 
 // project keeps the newest version of each order.
 func project(ctx context.Context, tx *gorm.DB, e event.Event) error {
-	var last int64
-	if err := tx.Raw("SELECT version FROM t_projection WHERE order_no = ?", e.AggregateID).Scan(&last).Error; err != nil {
+	last, err := lastOf(tx, e)
+	if err != nil {
 		return err
 	}
 	if last > e.AggregateVersion {
