@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strconv"
@@ -68,7 +69,10 @@ from t_outbox_event where sent_at is null and not skipped group by status`
 
 // List answers GET /ops/outbox?status=&order_no=&after=&limit=. Without a filter it lists what is not sent; sent rows
 // are listed by order only.
-func List(db *gorm.DB) http.Handler {
+//
+// What could not be read is told in the log: the answer goes to whoever asked, and that may be a script. The error names
+// a column and at most a number of it; payloads are not among what is listed.
+func List(db *gorm.DB, log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
 		limit := defaultLimit
@@ -116,7 +120,8 @@ func List(db *gorm.DB) http.Handler {
 			err = db.WithContext(r.Context()).Table("t_outbox_destination").Order("destination").Find(&answer.Destinations).Error
 		}
 		if err != nil {
-			ops.Problem(w, http.StatusServiceUnavailable, "database", "the outbox cannot be read now")
+			log.ErrorContext(r.Context(), "the outbox could not be listed", "status", status, "order_no", order, "error", err)
+			ops.Problem(w, http.StatusServiceUnavailable, "database", "the outbox cannot be read now; see the log")
 			return
 		}
 		if len(answer.Rows) > limit {

@@ -2,19 +2,23 @@ package outbox
 
 import (
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/ops"
+	"example.com/paycast/shared/testkit"
 )
 
 func (s *stage) list(query string) (page Page, status int, body string) {
 	s.t.Helper()
 	w := httptest.NewRecorder()
-	List(s.db).ServeHTTP(w, httptest.NewRequestWithContext(s.t.Context(), http.MethodGet, "/ops/outbox?"+query, nil))
+	List(s.db, slog.New(testkit.Logs())).ServeHTTP(w, httptest.NewRequestWithContext(s.t.Context(), http.MethodGet, "/ops/outbox?"+query, nil))
 	body = w.Body.String()
 	if w.Code == http.StatusOK {
 		require.NoError(s.t, json.Unmarshal(w.Body.Bytes(), &page))
@@ -47,6 +51,33 @@ func TestOperatorsSeeWhatIsNotSentInPagesAndNoContents(t *testing.T) {
 	for _, bad := range []string{"limit=0", "limit=x", "status=NONE", "status=SENT", "after=x"} {
 		_, status, _ := s.list(bad)
 		require.Equal(t, http.StatusBadRequest, status, bad)
+	}
+}
+
+// TestARowThatCannotBeReadIsToldInTheLogWithoutItsContents takes the constraint away that keeps such a row out.
+func TestARowThatCannotBeReadIsToldInTheLogWithoutItsContents(t *testing.T) {
+	t.Parallel()
+	s := appendStage(t)
+	s.append(created("O-1", 1), created("O-2", 1))
+	require.NoError(t, s.db.Exec(`alter table t_outbox_event drop constraint t_outbox_event_times`).Error)
+	require.NoError(t, s.db.Exec(`update t_outbox_event set created_at = 'infinity', last_error_message = 'call +31600000001' where aggregate_id = 'O-2'`).Error)
+	logs, token := testkit.Logs(), "outbox-test-ops-token"
+	o := ops.NewServer(token, prometheus.NewRegistry())
+	Mount(o, s.db, slog.New(logs))
+	answer := httptest.NewRecorder()
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/ops/outbox?status=PENDING", nil)
+	request.Header.Set("Authorization", "Bearer "+token)
+	o.ServeHTTP(answer, request)
+	require.Equal(t, http.StatusServiceUnavailable, answer.Code)
+	require.Contains(t, answer.Body.String(), "see the log")
+
+	told := logs.Find("the outbox could not be listed")
+	require.Len(t, told, 1)
+	require.Equal(t, "ERROR", told[0]["level"])
+	require.Equal(t, Pending, told[0]["status"])
+	require.Contains(t, told[0]["error"], "created_at", "where to look")
+	for _, contents := range []string{"amount", "user_id", "+31600000001"} {
+		require.NotContains(t, logs.Text()+answer.Body.String(), contents)
 	}
 }
 

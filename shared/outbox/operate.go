@@ -26,7 +26,7 @@ import (
 // A POST has the body {"actor", "reason"}. With ?dry_run=true it does all that it would do, answers with the thing as it
 // would be, and rolls back.
 func Mount(o *ops.Server, db *gorm.DB, log *slog.Logger) {
-	o.Handle("GET /ops/outbox", List(db))
+	o.Handle("GET /ops/outbox", List(db, log))
 	o.Handle("GET /ops/outbox/{id}", show(db, events, readEvent))
 	o.Handle("GET /ops/outbox/{id}/record", record(db))
 	o.Handle("POST /ops/outbox/{id}/release", act(db, log, events, "release", release))
