@@ -120,8 +120,7 @@ func List(db *gorm.DB, log *slog.Logger) http.Handler {
 			err = db.WithContext(r.Context()).Table("t_outbox_destination").Order("destination").Find(&answer.Destinations).Error
 		}
 		if err != nil {
-			log.ErrorContext(r.Context(), "the outbox could not be listed", "status", status, "order_no", order, "error", err)
-			ops.Problem(w, http.StatusServiceUnavailable, "database", "the outbox cannot be read now; see the log")
+			unreadable(w, r, log, err)
 			return
 		}
 		if len(answer.Rows) > limit {

@@ -64,20 +64,26 @@ func TestARowThatCannotBeReadIsToldInTheLogWithoutItsContents(t *testing.T) {
 	logs, token := testkit.Logs(), "outbox-test-ops-token"
 	o := ops.NewServer(token, prometheus.NewRegistry())
 	Mount(o, s.db, slog.New(logs))
-	answer := httptest.NewRecorder()
-	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/ops/outbox?status=PENDING", nil)
-	request.Header.Set("Authorization", "Bearer "+token)
-	o.ServeHTTP(answer, request)
-	require.Equal(t, http.StatusServiceUnavailable, answer.Code)
-	require.Contains(t, answer.Body.String(), "see the log")
+	require.NoError(t, s.db.Exec(`update t_outbox_event set sent_at = 'infinity', status = 'SENT', broker_partition = 1 where aggregate_id = 'O-2'`).Error)
+	var id string
+	require.NoError(t, s.db.Raw(`select event_id from t_outbox_event where aggregate_id = 'O-2'`).Scan(&id).Error)
+	asked := []string{"/ops/outbox?order_no=O-2", "/ops/outbox/" + id, "/ops/outbox/" + id + "/record"}
+	for i, path := range asked {
+		answer := httptest.NewRecorder()
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+		request.Header.Set("Authorization", "Bearer "+token)
+		o.ServeHTTP(answer, request)
+		require.Equal(t, http.StatusServiceUnavailable, answer.Code, path)
+		require.Contains(t, answer.Body.String(), "see the log")
 
-	told := logs.Find("the outbox could not be listed")
-	require.Len(t, told, 1)
-	require.Equal(t, "ERROR", told[0]["level"])
-	require.Equal(t, Pending, told[0]["status"])
-	require.Contains(t, told[0]["error"], "created_at", "where to look")
-	for _, contents := range []string{"amount", "user_id", "+31600000001"} {
-		require.NotContains(t, logs.Text()+answer.Body.String(), contents)
+		told := logs.Find("the outbox could not be read")
+		require.Len(t, told, i+1)
+		require.Equal(t, "ERROR", told[i]["level"])
+		require.Equal(t, request.URL.Path, told[i]["asked"])
+		require.Contains(t, told[i]["error"], "_at", "the column: where to look")
+		for _, contents := range []string{"amount", "user_id", "+31600000001"} {
+			require.NotContains(t, logs.Text()+answer.Body.String(), contents)
+		}
 	}
 }
 

@@ -27,11 +27,11 @@ import (
 // would be, and rolls back.
 func Mount(o *ops.Server, db *gorm.DB, log *slog.Logger) {
 	o.Handle("GET /ops/outbox", List(db, log))
-	o.Handle("GET /ops/outbox/{id}", show(db, events, readEvent))
-	o.Handle("GET /ops/outbox/{id}/record", record(db))
+	o.Handle("GET /ops/outbox/{id}", show(db, log, events, readEvent))
+	o.Handle("GET /ops/outbox/{id}/record", record(db, log))
 	o.Handle("POST /ops/outbox/{id}/release", act(db, log, events, "release", release))
 	o.Handle("POST /ops/outbox/{id}/skip", act(db, log, events, "skip", skip))
-	o.Handle("GET /ops/outbox-destinations/{id}", show(db, destinations, readDestination))
+	o.Handle("GET /ops/outbox-destinations/{id}", show(db, log, destinations, readDestination))
 	o.Handle("POST /ops/outbox-destinations/{id}/open", act(db, log, destinations, "open", open))
 }
 
@@ -53,8 +53,14 @@ func (r refusal) Error() string { return string(r) }
 
 var errDryRun = errors.New("a dry run ends here")
 
+// unreadable answers somebody who only wanted to look.
+func unreadable(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error) {
+	log.ErrorContext(r.Context(), "the outbox could not be read", "asked", r.URL.Path, "error", err)
+	ops.Problem(w, http.StatusServiceUnavailable, "database", "the outbox cannot be read now; see the log")
+}
+
 // show gives one thing, and who has done what to it.
-func show[T any](db *gorm.DB, k kind, read func(tx *gorm.DB, id string) (T, error)) http.Handler {
+func show[T any](db *gorm.DB, log *slog.Logger, k kind, read func(tx *gorm.DB, id string) (T, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.PathValue("id")
 		thing, err := read(db.WithContext(r.Context()), id)
@@ -66,7 +72,7 @@ func show[T any](db *gorm.DB, k kind, read func(tx *gorm.DB, id string) (T, erro
 		case errors.Is(err, gorm.ErrRecordNotFound):
 			ops.Problem(w, http.StatusNotFound, "not-found", fmt.Sprintf(k.missing, id))
 		case err != nil:
-			ops.Problem(w, http.StatusServiceUnavailable, "database", "the outbox cannot be read now")
+			unreadable(w, r, log, err)
 		default:
 			ops.WriteJSON(w, http.StatusOK, map[string]any{k.key: thing, "audit": acts})
 		}

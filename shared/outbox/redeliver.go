@@ -62,13 +62,13 @@ func Records(ctx context.Context, db *gorm.DB, ids ...string) ([]event.Record, e
 
 // record answers GET /ops/outbox/{id}/record for another service, which has its reason and its audit. It holds the
 // payload, so no list and no person's command shows it.
-func record(db *gorm.DB) http.Handler {
+func record(db *gorm.DB, log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.PathValue("id")
 		records, err := Records(r.Context(), db, id)
 		switch {
 		case err != nil:
-			ops.Problem(w, http.StatusServiceUnavailable, "database", "the outbox cannot be read now")
+			unreadable(w, r, log, err)
 		case len(records) == 0:
 			ops.Problem(w, http.StatusNotFound, "not-found", "no event "+id+" has been sent from this outbox")
 		default:
@@ -107,7 +107,7 @@ func (d Redelivery) handle(w http.ResponseWriter, r *http.Request) {
 	records, err := Records(r.Context(), d.DB, ask.EventIDs...)
 	switch {
 	case err != nil:
-		ops.Problem(w, http.StatusServiceUnavailable, "database", "the outbox cannot be read now")
+		unreadable(w, r, d.Log, err)
 		return
 	case len(records) < distinct(ask.EventIDs):
 		ops.Problem(w, http.StatusConflict, "conflict", fmt.Sprintf("%d of %d events are not in this outbox or its archive, or not sent yet; nothing was sent",
