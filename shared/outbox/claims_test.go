@@ -140,6 +140,31 @@ func TestRowInSendingWithoutANoteOfItsClaimIsTakenOver(t *testing.T) {
 	s.eventuallyNoClaim()
 }
 
+func TestRowWhoseCountIsAtTheEndOfItsRangeStopsNoOther(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.fill("A", 3, 3)
+	s.exec("update t_outbox_event set takeover_count = 1000000000, retry_count = 1000000000 where event_id = 'A-1'")
+	gone := s.relay()
+	hold := gone.c.rule().Begin("gone")
+	_, _, err := gone.claim(t.Context(), hold, &lane{destination: event.Topic}, 10)
+	require.NoError(t, err)
+	_, err = gone.settle(t.Context(), hold.Token, []outcome{
+		{row{eventID: "A-0"}, answer{result: resultUnknown, code: "x"}}, {row{eventID: "A-1"}, answer{result: resultUnknown, code: "x"}},
+	}, false)
+	require.NoError(t, err)
+	require.Equal(t, 2, s.count("status = 'RETRY' and retry_count in (1, 1000000000)"))
+	s.exec("update t_outbox_event set takeover_count = 1000000000, next_retry_at = now() where event_id = 'A-1'")
+	_, _, err = gone.claim(t.Context(), gone.c.rule().Begin("gone"), &lane{destination: event.Topic}, 10)
+	require.NoError(t, err)
+	s.leasesRunOut()
+	require.NoError(t, gone.takeOver(t.Context()))
+	require.Equal(t, 3, s.count("status = 'RETRY'"))
+	s.exec("update t_outbox_event set alone = false, next_retry_at = now()")
+	s.run()
+	s.eventually(3, "status = 'SENT'")
+}
+
 func TestRowThatWaitsForNothingIsSent(t *testing.T) {
 	t.Parallel()
 	s := setup(t)

@@ -30,7 +30,7 @@ const settleRest = `
 update t_outbox_event e
 set status             = coalesce(a.status, case when e.last_error_code is null then 'PENDING' else 'RETRY' end),
     next_retry_at      = case a.status when 'RETRY' then now() + ` + backoff + ` when 'DEAD' then null else e.next_retry_at end,
-    retry_count        = e.retry_count + a.counted,
+    retry_count        = least(e.retry_count, 999999999) + a.counted,
     takeover_count     = case when a.status is null then e.takeover_count else 0 end,
     alone              = e.alone or a.alone,
     last_error_code    = coalesce(a.code, e.last_error_code),

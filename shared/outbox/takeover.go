@@ -57,7 +57,7 @@ set status             = case when ` + crashes + ` then 'DEAD' else 'RETRY' end,
     last_error_code    = case when ` + crashes + ` then @crashes_relay else @lease_expired end,
     last_error_message = 'claimed by ' || owner_token || ', not settled by ' || lease_until,
     alone              = takeover_count + 1 >= @crashes,
-    takeover_count     = takeover_count + 1,
+    takeover_count     = least(takeover_count, 999999999) + 1, -- a number that somebody has set must not stop the others
     next_retry_at      = case when ` + crashes + ` then null else now() + ` + backoff + ` end,
     owner_token = null, lease_until = null, updated_at = now()
 where event_id = any(array(select event_id from expired))
@@ -136,8 +136,8 @@ const strayHolds = `
 with stray as materialized (
   select event_id
   from t_outbox_event h
-  where held_by is not null and not exists (
-    select from t_outbox_event f
+  where held_by is not null and 0 = ( -- a count for each row: the planner joins what is "not exists" in seconds
+    select count(*) from t_outbox_event f
     where f.event_id = h.held_by and f.destination = h.destination and f.message_key = h.message_key
       and f.aggregate_version < h.aggregate_version and f.sent_at is null and not f.skipped)
   for update skip locked
