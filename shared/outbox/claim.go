@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,8 +30,8 @@ type row struct {
 	age                                  time.Duration // since its commit, by the database's clock, when it was claimed
 }
 
-// selectCandidates is a window on the rows that are due: the head of the claim and of the hold below. Nothing is locked yet.
-// What does not fit is left as it was, and a relay beside others finds many such rows.
+// selectCandidates is a window on the rows that are due: the head of the claim and of the hold below. Nothing is locked yet,
+// because a relay beside others finds many rows that do not fit.
 //
 // The head of the index is full of rows that were sent since the last vacuum, or are being sent, and every walk from its
 // very start reads them all. So a claim starts where the one before it did (from). Rows that come in before that point, after a late
@@ -42,8 +43,7 @@ cand as materialized (
   where status in ('PENDING', 'RETRY') and sent_at is null and held_by is null
     and destination = @destination and alone = @alone and next_retry_at between @from and now()
   order by next_retry_at, created_at
-  limit @batch
-)`
+  limit @batch`
 
 // claimRows takes candidates that no earlier unsent row of their key stands in front of, unless that row is taken as
 // well. SKIP LOCKED alone would let one relay send an event while another still has the one before it. So the queue of
@@ -64,8 +64,14 @@ cand as materialized (
 //   - "materialized" keeps the planner at one index probe per key. Left free, it joins the candidates once for each.
 //   - The update changes no column that an index knows. What it has claimed is noted once, as a row of t_outbox_claim, where
 //     a takeover looks for it.
-const claimRows = `
-with` + selectCandidates + `,
+const claimRows = `with` + selectCandidates + judgeAndClaim
+
+// claimUnlocked is for a window that others have locked from end to end, with psql for example: it looks past what they have.
+const claimUnlocked = `with` + selectCandidates + `
+  for update skip locked` + judgeAndClaim
+
+const judgeAndClaim = `
+),
 queue as materialized (
   select u.ctid, u.message_key, u.aggregate_version
   from (select message_key, count(*) as n from cand group by message_key) k
@@ -106,22 +112,23 @@ claimed as (
   update t_outbox_event
   set status = 'SENDING', owner_token = @token, lease_until = now() + @lease, updated_at = now()
   where ctid = any(array(select ctid from kept where kept))
-  returning event_id, ctid
+  returning ctid, event_id
 ),
 noted as (
   insert into t_outbox_claim (owner_token, lease_until, event_ids)
   select @token, now() + @lease, array_agg(event_id) from claimed having count(*) > 0
 )
 select count(*) as due, count(*) - (select count(*) from sized) as waiting, coalesce(min(next_retry_at), @from) as head,
-       array(select ctid from claimed) as places
+       array(select ctid from claimed) as places, array(select event_id from claimed) as ids
 from cand`
 
-// readClaimed reads what a claim has taken, where it left it. A claim does not return the rows itself: it would stay
-// uncommitted, and all it has locked with it, until a slow relay has read them.
+// readClaimed reads what a claim has taken. The claim does not return the rows itself: it would stay uncommitted, and all it
+// has locked with it, until a slow relay has read them. They are read where the claim has left them; by their ids only if one
+// is not there any more.
 const readClaimed = `
 select event_id, event_type, message_key, aggregate_version, payload, headers, now() - created_at as age
 from t_outbox_event
-where ctid = any(@places) and owner_token = @token and status = 'SENDING'`
+where owner_token = @token and status = 'SENDING' and `
 
 // claimBytes is the payload that one claim may hold, and a row more.
 const claimBytes = 4 << 20
@@ -131,41 +138,68 @@ const claimBytes = 4 << 20
 // hands.
 func (r *Relay) claim(ctx context.Context, hold lease.Hold, l *lane, n int) (rows []row, waiting int, err error) {
 	start := time.Now()
-	var due int
-	var places []pgtype.TID
-	batch := &pgx.Batch{} // pgx runs a batch as one transaction
-	batch.Queue(takeTurns, pgx.StrictNamedArgs{"destination": l.destination})
-	batch.Queue(claimRows, pgx.StrictNamedArgs{
-		"destination": l.destination, "alone": l.alone, "from": l.from, "batch": r.c.Batch, "most": n, "bytes": claimBytes,
-		"token": hold.Token, "lease": r.c.Lease,
-	}).QueryRow(func(row pgx.Row) error { return row.Scan(&due, &waiting, &l.from, &places) })
-	if err := r.db.SendBatch(ctx, batch).Close(); err != nil {
+	got, err := r.take(ctx, claimRows, hold, l, n)
+	if err == nil && len(got.ids) == 0 && got.waiting == 0 && got.due == r.c.Batch {
+		got, err = r.take(ctx, claimUnlocked, hold, l, n)
+	}
+	if err != nil {
 		return nil, 0, fmt.Errorf("claiming outbox rows: %w", err)
 	}
-	for failures := 0; len(rows) < len(places); failures++ {
-		if rows, err = r.readClaim(ctx, hold, l, places); err == nil {
+	for failures := 0; len(got.ids) > 0; failures++ {
+		if rows, err = r.readClaim(ctx, hold, l, got); err == nil {
 			break
 		}
-		if !hold.MayBegin() || ctx.Err() != nil {
-			return nil, 0, fmt.Errorf("reading claimed outbox rows, which have to wait for the end of their lease now: %w", err)
+		if errors.Is(err, errClaimBroken) || !hold.MayBegin() || ctx.Err() != nil {
+			return nil, 0, fmt.Errorf("reading %d claimed outbox rows, which have to wait for the end of their lease now: %w", len(got.ids), err)
 		}
 		pause(ctx, jitter(r.c.RetryBase, r.c.Margin, failures))
 	}
-	l.more = due > len(rows) || due == r.c.Batch
+	l.more = got.due > len(rows) || got.due == r.c.Batch
 	r.m.claim.Observe(time.Since(start).Seconds())
 	r.m.claimed.Observe(float64(len(rows)))
-	return rows, waiting, nil
+	return rows, got.waiting, nil
 }
 
-func (r *Relay) readClaim(ctx context.Context, hold lease.Hold, l *lane, places []pgtype.TID) ([]row, error) {
-	found, err := r.db.Query(ctx, readClaimed, pgx.StrictNamedArgs{"places": places, "token": hold.Token})
-	if err != nil {
-		return nil, err
+// taken is what a claim's statement tells.
+type taken struct {
+	due, waiting int
+	places       []pgtype.TID
+	ids          []string
+}
+
+func (r *Relay) take(ctx context.Context, sql string, hold lease.Hold, l *lane, n int) (got taken, err error) {
+	batch := &pgx.Batch{} // pgx runs a batch as one transaction
+	batch.Queue(takeTurns, pgx.StrictNamedArgs{"destination": l.destination})
+	batch.Queue(sql, pgx.StrictNamedArgs{
+		"destination": l.destination, "alone": l.alone, "from": l.from, "batch": r.c.Batch, "most": n, "bytes": claimBytes,
+		"token": hold.Token, "lease": r.c.Lease,
+	}).QueryRow(func(row pgx.Row) error { return row.Scan(&got.due, &got.waiting, &l.from, &got.places, &got.ids) })
+	return got, r.db.SendBatch(ctx, batch).Close()
+}
+
+// errClaimBroken: to send the others might be to send a later event of a key before the one that is missing.
+var errClaimBroken = errors.New("some of them are in other hands")
+
+// readClaim returns all rows of a claim or none.
+func (r *Relay) readClaim(ctx context.Context, hold lease.Hold, l *lane, got taken) ([]row, error) {
+	read := func(where string, which any) ([]row, error) {
+		found, err := r.db.Query(ctx, readClaimed+where, pgx.StrictNamedArgs{"token": hold.Token, "which": which})
+		if err != nil {
+			return nil, err
+		}
+		return pgx.CollectRows(found, func(found pgx.CollectableRow) (row, error) {
+			one := row{destination: l.destination, alone: l.alone}
+			return one, found.Scan(&one.eventID, &one.eventType, &one.key, &one.version, &one.payload, &one.headers, &one.age)
+		})
 	}
-	return pgx.CollectRows(found, func(found pgx.CollectableRow) (row, error) {
-		one := row{destination: l.destination, alone: l.alone}
-		return one, found.Scan(&one.eventID, &one.eventType, &one.key, &one.version, &one.payload, &one.headers, &one.age)
-	})
+	rows, err := read("ctid = any(@which)", got.places)
+	if err == nil && len(rows) < len(got.ids) {
+		rows, err = read("event_id = any(@which)", got.ids)
+	}
+	if err == nil && len(rows) < len(got.ids) {
+		return nil, errClaimBroken
+	}
+	return rows, err
 }
 
 // chains splits a claim into one chain per key, each in version order. UPDATE ... RETURNING has no order of its own.
@@ -194,8 +228,8 @@ func chains(rows []row) [][]row {
 // The row in front is locked (FOR SHARE, the newest version is looked at) until the holds are committed. Its settle
 // waits for that, and then frees what is held in a statement of its own; so no row is ever held by one that has gone.
 // Rows that somebody has locked are skipped, in front and behind: nothing waits for anything, nothing deadlocks.
-const holdRows = `
-with` + selectCandidates + `,
+const holdRows = `with` + selectCandidates + `
+),
 behind as materialized (
   select c.ctid, f.event_id as front
   from cand c

@@ -135,7 +135,12 @@ func TestRowInSendingWithoutANoteOfItsClaimIsTakenOver(t *testing.T) {
 	s.exec("update t_outbox_event set status = 'SENDING', owner_token = 'gone', lease_until = now() - interval '1 second' where event_id <> 'A-2'")
 	s.exec("update t_outbox_event set status = 'SENDING', owner_token = 'noted', lease_until = now() - interval '1 second' where event_id = 'A-2'")
 	s.exec("insert into t_outbox_claim (owner_token, lease_until, event_ids) values ('noted', now() + interval '1 hour', '{another}')")
-	s.run()
+	r := s.relay()
+	require.NoError(t, r.mend(t.Context()))
+	var noted []string
+	require.NoError(t, s.sql.QueryRow(t.Context(), "select event_ids from t_outbox_claim where owner_token = 'noted'").Scan(&noted))
+	require.ElementsMatch(t, []string{"A-2", "another"}, noted, "mending has seen a slice; the note may know more")
+	testkit.Run(t, "relay", r.Run)
 	s.eventually(3, "status = 'SENT' and takeover_count = 1")
 	s.eventuallyNoClaim()
 }

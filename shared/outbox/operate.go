@@ -194,7 +194,7 @@ func undoSkip(tx *gorm.DB, id string, late bool) error {
 }
 
 // skipRow lets the later events of a DEAD row's key pass. Consumers see a gap in its versions. The row stays.
-const skipRow = `update t_outbox_event set skipped = true, updated_at = now() where event_id = ?`
+const skipRow = `update t_outbox_event set skipped = true, next_retry_at = null, updated_at = now() where event_id = ?`
 
 func skip(tx *gorm.DB, id string, _ *http.Request) (Listed, string, error) {
 	row, err := lockEvent(tx, id)

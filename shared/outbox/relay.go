@@ -144,6 +144,10 @@ func connect(c Config) (*pgxpool.Pool, error) {
 	// read the table instead.
 	conn.RuntimeParams["enable_seqscan"] = "off"
 	conn.RuntimeParams["enable_memoize"] = "off" // no statement asks for the same row twice
+	// Each statement of a transaction must see what was committed before it, after a wait for a turn for example.
+	conn.RuntimeParams["default_transaction_isolation"] = "read committed"
+	// Locks here are held for moments. One that is not, by a person or a session that hangs, must not stop other destinations.
+	conn.RuntimeParams["lock_timeout"] = "1s"
 	// A claim or a settle that a crash of the database undoes is done again: the event goes out twice, never lost.
 	conn.RuntimeParams["synchronous_commit"] = "off"
 	pool, err := pgxpool.ParseConfig(c.DatabaseURL)

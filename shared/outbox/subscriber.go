@@ -85,9 +85,9 @@ func (f *feeder) round(ctx context.Context) (again bool, err error) {
 	if ctx.Err() != nil {
 		return false, nil
 	}
-	// Where a claim left rows that are due, there is no need to look for some. Looking costs more than claiming while the
+	// Where a claim took rows and left others that are due, there is no need to look for some. Looking costs more than claiming while the
 	// index's head is full of what was sent, but leases, other lanes and earlier rows must not wait for the end of a backlog.
-	if one || !f.more || f.stale.Swap(false) || time.Since(f.looked) > f.c.Poll {
+	if one || !f.more || f.vain > 0 || f.stale.Swap(false) || time.Since(f.looked) > f.c.Poll {
 		if again, err = f.look(ctx); err != nil {
 			return false, err
 		}
@@ -95,7 +95,10 @@ func (f *feeder) round(ctx context.Context) (again bool, err error) {
 	if one && len(f.lanes) == 0 {
 		f.reach(ctx)
 	}
-	f.more = len(f.lanes) > 0
+	if f.more = len(f.lanes) > 0; !f.more {
+		f.vain = 0
+		return again, nil
+	}
 	f.vain++
 	for i := range f.lanes {
 		l := &f.lanes[i]
@@ -152,6 +155,9 @@ func (f *feeder) look(ctx context.Context) (expired bool, err error) {
 	return true, f.takeOver(ctx)
 }
 
+// lockNotAvailable is the SQLSTATE of a lock_timeout.
+const lockNotAvailable = "55P03"
+
 // take claims a batch and sets it going. single claims one row and returns when it is settled, with nothing else in
 // flight from this relay: a row that is suspected of crashing relays, or a probe, must stand for itself. again says that
 // the next claim may find more; what waits for its key in other hands will not be free in the next moment.
@@ -171,6 +177,11 @@ func (f *feeder) take(ctx context.Context, l *lane, single bool) (again bool, er
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(f.c.Margin, cancel) })()
 	rows, waiting, err := f.claim(claiming, hold, l, n)
+	if postgres.Code(err) == lockNotAvailable {
+		f.c.Log.Warn("another claim of this destination takes long; trying again", "destination", l.destination, "error", err)
+		l.more = true
+		return false, nil
+	}
 	if err != nil {
 		return false, err
 	}

@@ -115,12 +115,17 @@ noted as (
   where status = 'SENDING' and lease_until < now()
   group by owner_token
   order by owner_token
-  on conflict (owner_token) do update set lease_until = excluded.lease_until, event_ids = excluded.event_ids
+  on conflict (owner_token) do update set lease_until = excluded.lease_until,
+    event_ids = array(select unnest(t_outbox_claim.event_ids) union select unnest(excluded.event_ids))
 ),
-dead as (
-  update t_outbox_event
-  set next_retry_at = null, updated_at = now()
+dead as materialized (
+  select event_id
+  from t_outbox_event
   where event_id = any(array(select event_id from slice where status = 'DEAD' and next_retry_at is not null)) and status = 'DEAD'
+  for update skip locked
+),
+settled as (
+  update t_outbox_event set next_retry_at = null, updated_at = now() where event_id = any(array(select event_id from dead))
 )
 select destination, message_key, aggregate_version
 from slice
@@ -159,14 +164,16 @@ func (r *Relay) mend(ctx context.Context) error {
 	err := r.db.QueryRow(ctx, mendRows, pgx.StrictNamedArgs{
 		"destination": r.mended.destination, "key": r.mended.key, "version": r.mended.version, "slice": mendSlice,
 	}).Scan(&next.destination, &next.key, &next.version)
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return fmt.Errorf("mending outbox rows: %w", err)
+	switch {
+	case err == nil || errors.Is(err, pgx.ErrNoRows):
+		r.mended, err = next, nil
+	default:
+		err = fmt.Errorf("mending outbox rows: %w", err)
 	}
-	r.mended = next
-	if _, err := r.db.Exec(ctx, strayHolds); err != nil {
-		return fmt.Errorf("freeing outbox rows that nothing holds: %w", err)
+	if _, stray := r.db.Exec(ctx, strayHolds); stray != nil {
+		err = errors.Join(err, fmt.Errorf("freeing outbox rows that nothing holds: %w", stray))
 	}
-	return nil
+	return err
 }
 
 // suspectLives is how long a relay must live on with a row that is claimed alone until the row is no longer suspected of
