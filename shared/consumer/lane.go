@@ -26,7 +26,7 @@ func (c *consumer) lane(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case free <- struct{}{}:
-			d, err := inbox.Claim(ctx, c.DB, c.Group, c.rule())
+			d, err := inbox.Claim(work, c.DB, c.Group, c.rule()) // broken off by the signal it may have been committed
 			if d != nil {
 				running.Go(func() {
 					c.retry(ctx, work, *d)
@@ -59,7 +59,7 @@ func (c *consumer) takeOver(ctx, work context.Context, running *sync.WaitGroup) 
 		return false, err
 	}
 	running.Wait()
-	d, err := inbox.TakeOver(ctx, c.DB, c.Group, c.rule())
+	d, err := inbox.TakeOver(work, c.DB, c.Group, c.rule())
 	if d == nil || err != nil {
 		return false, err
 	}

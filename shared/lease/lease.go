@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -25,6 +26,15 @@ func (r Rule) Validate() error {
 		return fmt.Errorf("lease %v is too short: deadline %v + margin %v = %v, and the lease must be longer", r.Lease, r.Deadline, r.Margin, need)
 	}
 	return nil
+}
+
+// Claiming is the context for a claim's statement. A claim that is under way when ctx ends gets the margin to come to its end:
+// broken off it may have been committed, and what it took would wait for the end of the lease. Call done after the claim, and
+// give back what it took when ctx has ended.
+func (r Rule) Claiming(ctx context.Context) (claiming context.Context, done context.CancelFunc) {
+	claiming, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(r.Margin, cancel) })
+	return claiming, func() { stop(); cancel() }
 }
 
 // Hold is one claim as its holder sees it.

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -39,4 +40,17 @@ func TestEveryClaimHasATokenOfItsOwnThatFitsTheColumn(t *testing.T) {
 	require.NotEqual(t, a.Token, b.Token)
 	require.True(t, strings.HasPrefix(a.Token, "relay-1/"))
 	require.LessOrEqual(t, len(rule.Begin(strings.Repeat("x", 200)).Token), 64)
+}
+
+func TestClaimUnderWayOutlivesTheSignalByTheMarginAndNoLonger(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancel(t.Context())
+	claiming, done := Rule{Margin: time.Hour}.Claiming(ctx)
+	short, doneShort := Rule{Margin: time.Millisecond}.Claiming(ctx)
+	defer doneShort()
+	stop()
+	<-short.Done()
+	require.NoError(t, claiming.Err())
+	done()
+	require.Error(t, claiming.Err())
 }

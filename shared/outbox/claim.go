@@ -34,8 +34,8 @@ type row struct {
 // because a relay beside others finds many rows that do not fit.
 //
 // The head of the index is full of rows that were sent since the last vacuum, or are being sent, and every walk from its
-// very start reads them all. So a claim starts where the one before it did (from). Rows that come in before that point, after a late
-// commit or given back, wait for the next look from the start, a poll at most.
+// very start reads them all. So a claim starts where the one before it did (from). Rows that come in before that point,
+// after a late commit or given back, wait for the next look from the start, a poll at most.
 const selectCandidates = `
 cand as materialized (
   select ctid, event_id, message_key, aggregate_version, next_retry_at, octet_length(payload) as bytes
@@ -138,9 +138,9 @@ const claimBytes = 4 << 20
 // hands.
 func (r *Relay) claim(ctx context.Context, hold lease.Hold, l *lane, n int) (rows []row, waiting int, err error) {
 	start := time.Now()
-	got, err := r.take(ctx, claimRows, hold, l, n)
+	got, err := r.runClaim(ctx, claimRows, hold, l, n)
 	if err == nil && len(got.ids) == 0 && got.waiting == 0 && got.due == r.c.Batch {
-		got, err = r.take(ctx, claimUnlocked, hold, l, n)
+		got, err = r.runClaim(ctx, claimUnlocked, hold, l, n)
 	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("claiming outbox rows: %w", err)
@@ -167,7 +167,7 @@ type taken struct {
 	ids          []string
 }
 
-func (r *Relay) take(ctx context.Context, sql string, hold lease.Hold, l *lane, n int) (got taken, err error) {
+func (r *Relay) runClaim(ctx context.Context, sql string, hold lease.Hold, l *lane, n int) (got taken, err error) {
 	batch := &pgx.Batch{} // pgx runs a batch as one transaction
 	batch.Queue(takeTurns, pgx.StrictNamedArgs{"destination": l.destination})
 	batch.Queue(sql, pgx.StrictNamedArgs{

@@ -90,8 +90,12 @@ func TestRelayPausedPastItsLeaseIsReplacedAndFencedWhenItWakes(t *testing.T) {
 	s.kafka.Pause()                                   // the first relay hangs in its sends
 	zombie := s.processWith(leased(20 * time.Second)) // it is paused long before its sends are given up
 	testkit.Eventually(t, soon, func() error {
-		if s.count("status = 'SENDING'") == 0 {
-			return fmt.Errorf("nothing is claimed yet")
+		var read bool // a claim is committed before its rows are read; the next look comes after that
+		require.NoError(t, s.sql.QueryRow(t.Context(), `select exists (select from pg_stat_activity
+			where datname = current_database() and application_name = 'outbox-relay' and query like '%recursive lanes%'
+			  and query_start > (select min(updated_at) from t_outbox_event where status = 'SENDING'))`).Scan(&read))
+		if !read {
+			return fmt.Errorf("nothing is claimed and read yet")
 		}
 		return nil
 	})

@@ -171,11 +171,10 @@ func (f *feeder) take(ctx context.Context, l *lane, single bool) (again bool, er
 	}
 	defer func() { f.release(taken) }()
 	hold := f.c.rule().Begin(f.c.Owner)
-	// A claim that is under way gets a while to be read to its end after the signal to stop. Broken off it may have been
-	// committed, and its rows would wait until their lease is over.
-	claiming, cancel := f.answerWithin(context.WithoutCancel(ctx))
+	claiming, done := f.c.rule().Claiming(ctx)
+	defer done()
+	claiming, cancel := f.answerWithin(claiming)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(f.c.Margin, cancel) })()
 	rows, waiting, err := f.claim(claiming, hold, l, n)
 	if postgres.Code(err) == lockNotAvailable {
 		f.c.Log.Warn("another claim of this destination takes long; trying again", "destination", l.destination, "error", err)

@@ -55,7 +55,9 @@ func (s *sender) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		c, found, err := s.claim(ctx)
+		claiming, done := s.rule.Claiming(ctx)
+		c, found, err := s.claim(claiming)
+		done()
 		if !found {
 			<-slots
 			s.complain(ctx, err)

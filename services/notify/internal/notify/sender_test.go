@@ -126,6 +126,43 @@ func TestUnreachableProviderIsRetried(t *testing.T) {
 	s.oneMessageEach(id)
 }
 
+// Broken off by the signal, a claim would be committed by the server all the same, and the command would be UNKNOWN after
+// its lease.
+func TestSenderThatIsStoppedInTheMiddleOfAClaimLeavesNothingClaimed(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	for _, sql := range []string{
+		"CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock(7); RETURN new; END $$",
+		"CREATE TRIGGER wait BEFORE UPDATE ON t_notification_command FOR EACH ROW WHEN (new.status = 'SENDING') EXECUTE FUNCTION wait()",
+	} {
+		_, err := s.db.Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
+	gate, err := s.db.Begin(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = gate.Rollback(context.Background()) })
+	_, err = gate.Exec(t.Context(), "SELECT pg_advisory_xact_lock(7)")
+	require.NoError(t, err)
+	p := s.sender(nil)
+	id := s.insert(1)[0]
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		var waiting int
+		err := gate.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())").Scan(&waiting)
+		assert.NoError(c, err)
+		assert.Positive(c, waiting)
+	}, soon, 10*time.Millisecond)
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		p.stop()
+	}()
+	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.False(c, p.ready()) }, soon, time.Millisecond)
+	require.NoError(t, gate.Commit(t.Context()))
+	<-stopped
+	require.Equal(t, "PENDING", s.await(id, "PENDING").Status)
+	require.Zero(t, s.row(id).Attempts)
+}
+
 func TestNothingIsLostWhilePaymentGivesNoContact(t *testing.T) {
 	t.Parallel()
 	for code, handler := range map[string]http.HandlerFunc{
