@@ -53,9 +53,7 @@ func TestClaimWritesNoIndexEntry(t *testing.T) {
 	s.fill("A", 500, 500)
 	r := s.relay()
 	require.NoError(t, pgx.BeginFunc(t.Context(), r.db, func(tx pgx.Tx) error {
-		_, err := tx.Exec(t.Context(), claimRows, pgx.NamedArgs{
-			"destination": event.Topic, "alone": false, "from": time.Time{}, "batch": 500, "most": 500, "bytes": claimBytes, "token": "x", "lease": time.Minute,
-		})
+		_, err := claimIn(t.Context(), tx, claimRows, "x")
 		require.NoError(t, err)
 		var updated, hot int
 		require.NoError(t, tx.QueryRow(t.Context(), `select pg_stat_get_xact_tuples_updated(c), pg_stat_get_xact_tuples_hot_updated(c)

@@ -93,7 +93,7 @@ func (s *stage) unremovable() (n int) {
 func (s *stage) claimCost(r *Relay, from time.Time, n int) (pages int64) {
 	s.t.Helper()
 	rows, err := r.db.Query(s.t.Context(), "explain (analyze, buffers, format json) "+claimRows, pgx.QueryExecModeExec, pgx.NamedArgs{
-		"destination": event.Topic, "alone": false, "from": from, "batch": n, "most": n, "bytes": claimBytes, "token": "x", "lease": time.Hour,
+		"destination": event.Topic, "alone": false, "from": from, "batch": n, "most": n, "bytes": claimBytes, "token": r.c.rule().Begin("x").Token, "lease": time.Hour,
 	})
 	require.NoError(s.t, err)
 	plan, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[[]struct {

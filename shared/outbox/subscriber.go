@@ -85,20 +85,22 @@ func (f *feeder) round(ctx context.Context) (again bool, err error) {
 	if ctx.Err() != nil {
 		return false, nil
 	}
-	// Where a claim took rows and left others that are due, there is no need to look for some. Looking costs more than claiming while the
-	// index's head is full of what was sent, but leases, other lanes and earlier rows must not wait for the end of a backlog.
+	// Where a claim took rows and left others that are due, there is no need to look for some. Looking costs more than
+	// claiming while the index's head is full of what was sent, but leases, other lanes and earlier rows must not wait for the
+	// end of a backlog.
 	if one || !f.more || f.vain > 0 || f.stale.Swap(false) || time.Since(f.looked) > f.c.Poll {
 		if again, err = f.look(ctx); err != nil {
 			return false, err
 		}
 	}
-	if one && len(f.lanes) == 0 {
-		f.reach(ctx)
-	}
-	if f.more = len(f.lanes) > 0; !f.more {
+	if len(f.lanes) == 0 {
+		if one {
+			f.reach(ctx)
+		}
 		f.vain = 0
 		return again, nil
 	}
+	f.more = true
 	f.vain++
 	for i := range f.lanes {
 		l := &f.lanes[i]
