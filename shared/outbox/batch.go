@@ -34,32 +34,39 @@ type chain struct {
 	rows []row
 }
 
-// run sends the rows over the workers and settles their answers as they come. It returns when all are settled.
-func (b *batch) run(ctx context.Context, rows []row, work chan<- chain) {
+// run reads what was claimed, sends it over the workers and settles the answers as they come. It returns when all are settled.
+func (b *batch) run(ctx context.Context, got taken, work chan<- chain) {
+	reading, done := b.r.claiming(ctx)
+	rows, err := b.r.readClaim(reading, b.hold, b.lane, got)
+	done()
+	if err != nil {
+		b.r.complain("claimed outbox rows have to wait for the end of their lease", err, "destination", b.lane.destination)
+		return
+	}
 	go func() {
 		for _, rows := range chains(rows) {
 			work <- chain{b, rows} // workers live longer than batches
 		}
 	}()
 	ctx = context.WithoutCancel(ctx) // what was sent has to be settled, also after the signal to stop
-	var done []outcome
+	var answers []outcome
 	var flush <-chan time.Time
 	whole := true // all that was to be settled so far has been
 	for left := len(rows); left > 0; {
 		select {
 		case o := <-b.results:
-			done = append(done, o)
+			answers = append(answers, o)
 			left--
 		case <-flush:
-			whole = b.settle(ctx, done, false) && whole
-			done, flush = nil, nil
+			whole = b.settle(ctx, answers, false) && whole
+			answers, flush = nil, nil
 			continue
 		}
 		if flush == nil {
 			flush = time.After(settleEvery)
 		}
 	}
-	b.settle(ctx, done, whole)
+	b.settle(ctx, answers, whole)
 }
 
 // send delivers one row after the other and stops at the first that is not accepted: a later event must not pass it.

@@ -123,8 +123,8 @@ select count(*) as due, count(*) - (select count(*) from sized) as waiting, coal
 from cand`
 
 // readClaimed reads what a claim has taken. The claim does not return the rows itself: it would stay uncommitted, and all it
-// has locked with it, until a slow relay has read them. They are read where the claim has left them; by their ids only if one
-// is not there any more.
+// has locked with it, until a slow relay has read them. Meanwhile the next claim is on its way. Rows are read where the claim
+// has left them; by their ids only if one is not there any more.
 const readClaimed = `
 select event_id, event_type, message_key, aggregate_version, payload, headers, now() - created_at as age
 from t_outbox_event
@@ -133,38 +133,28 @@ where owner_token = @token and status = 'SENDING' and `
 // claimBytes is the payload that one claim may hold, and a row more.
 const claimBytes = 4 << 20
 
+// taken is what a claim's statement tells.
+type taken struct {
+	due, waiting int // rows it saw, and how many of them it left because an earlier row of their key is in other hands
+	places       []pgtype.TID
+	ids          []string
+}
+
 // claim takes up to n rows of one lane, in order per key, moves the lane's start to the first due row it saw, and notes
-// whether others are left. waiting is the number of due rows that were left because an earlier row of their key is in other
-// hands.
-func (r *Relay) claim(ctx context.Context, hold lease.Hold, l *lane, n int) (rows []row, waiting int, err error) {
+// whether others are left.
+func (r *Relay) claim(ctx context.Context, hold lease.Hold, l *lane, n int) (got taken, err error) {
 	start := time.Now()
-	got, err := r.runClaim(ctx, claimRows, hold, l, n)
+	got, err = r.runClaim(ctx, claimRows, hold, l, n)
 	if err == nil && len(got.ids) == 0 && got.waiting == 0 && got.due == r.c.Batch {
 		got, err = r.runClaim(ctx, claimUnlocked, hold, l, n)
 	}
 	if err != nil {
-		return nil, 0, fmt.Errorf("claiming outbox rows: %w", err)
+		return taken{}, fmt.Errorf("claiming outbox rows: %w", err)
 	}
-	for failures := 0; len(got.ids) > 0; failures++ {
-		if rows, err = r.readClaim(ctx, hold, l, got); err == nil {
-			break
-		}
-		if errors.Is(err, errClaimBroken) || !hold.MayBegin() || ctx.Err() != nil {
-			return nil, 0, fmt.Errorf("reading %d claimed outbox rows, which have to wait for the end of their lease now: %w", len(got.ids), err)
-		}
-		pause(ctx, jitter(r.c.RetryBase, r.c.Margin, failures))
-	}
-	l.more = got.due > len(rows) || got.due == r.c.Batch
+	l.more = got.due > len(got.ids) || got.due == r.c.Batch
 	r.m.claim.Observe(time.Since(start).Seconds())
-	r.m.claimed.Observe(float64(len(rows)))
-	return rows, got.waiting, nil
-}
-
-// taken is what a claim's statement tells.
-type taken struct {
-	due, waiting int
-	places       []pgtype.TID
-	ids          []string
+	r.m.claimed.Observe(float64(len(got.ids)))
+	return got, nil
 }
 
 func (r *Relay) runClaim(ctx context.Context, sql string, hold lease.Hold, l *lane, n int) (got taken, err error) {
@@ -180,26 +170,35 @@ func (r *Relay) runClaim(ctx context.Context, sql string, hold lease.Hold, l *la
 // errClaimBroken: to send the others might be to send a later event of a key before the one that is missing.
 var errClaimBroken = errors.New("some of them are in other hands")
 
-// readClaim returns all rows of a claim or none.
-func (r *Relay) readClaim(ctx context.Context, hold lease.Hold, l *lane, got taken) ([]row, error) {
-	read := func(where string, which any) ([]row, error) {
-		found, err := r.db.Query(ctx, readClaimed+where, pgx.StrictNamedArgs{"token": hold.Token, "which": which})
-		if err != nil {
-			return nil, err
+// readClaim returns all rows of a claim or none, and tries again while there is time to send them.
+func (r *Relay) readClaim(ctx context.Context, hold lease.Hold, l lane, got taken) (rows []row, err error) {
+	for failures := 0; ; failures++ {
+		rows, err = r.readRows(ctx, "ctid = any(@which)", got.places, hold, l)
+		if err == nil && len(rows) < len(got.ids) {
+			rows, err = r.readRows(ctx, "event_id = any(@which)", got.ids, hold, l)
 		}
-		return pgx.CollectRows(found, func(found pgx.CollectableRow) (row, error) {
-			one := row{destination: l.destination, alone: l.alone}
-			return one, found.Scan(&one.eventID, &one.eventType, &one.key, &one.version, &one.payload, &one.headers, &one.age)
-		})
+		if err == nil && len(rows) < len(got.ids) {
+			err = errClaimBroken
+		}
+		switch {
+		case err == nil:
+			return rows, nil
+		case errors.Is(err, errClaimBroken) || !hold.MayBegin() || ctx.Err() != nil:
+			return nil, fmt.Errorf("reading %d claimed outbox rows: %w", len(got.ids), err)
+		}
+		pause(ctx, jitter(r.c.RetryBase, r.c.Margin, failures))
 	}
-	rows, err := read("ctid = any(@which)", got.places)
-	if err == nil && len(rows) < len(got.ids) {
-		rows, err = read("event_id = any(@which)", got.ids)
+}
+
+func (r *Relay) readRows(ctx context.Context, where string, which any, hold lease.Hold, l lane) ([]row, error) {
+	found, err := r.db.Query(ctx, readClaimed+where, pgx.StrictNamedArgs{"token": hold.Token, "which": which})
+	if err != nil {
+		return nil, err
 	}
-	if err == nil && len(rows) < len(got.ids) {
-		return nil, errClaimBroken
-	}
-	return rows, err
+	return pgx.CollectRows(found, func(found pgx.CollectableRow) (row, error) {
+		one := row{destination: l.destination, alone: l.alone}
+		return one, found.Scan(&one.eventID, &one.eventType, &one.key, &one.version, &one.payload, &one.headers, &one.age)
+	})
 }
 
 // chains splits a claim into one chain per key, each in version order. UPDATE ... RETURNING has no order of its own.

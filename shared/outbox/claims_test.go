@@ -34,13 +34,13 @@ func (s *stage) eventuallyNoClaim() {
 func (s *stage) claimTwo(r *Relay) (first, second row, accept func(row), finished <-chan struct{}) {
 	s.t.Helper()
 	hold := r.c.rule().Begin("x")
-	rows, _, err := r.claim(s.t.Context(), hold, &lane{destination: event.Topic}, 10)
+	got, err := r.claim(s.t.Context(), hold, &lane{destination: event.Topic}, 10)
 	require.NoError(s.t, err)
 	work, done := make(chan chain, 2), make(chan struct{})
 	b := &batch{r: r, lane: lane{destination: event.Topic}, hold: hold, results: make(chan outcome, 2)}
 	go func() {
 		defer close(done)
-		b.run(s.t.Context(), rows, work)
+		b.run(s.t.Context(), got, work)
 	}()
 	accept = func(settled row) { b.results <- outcome{settled, answer{result: resultAccepted}} }
 	return (<-work).rows[0], (<-work).rows[0], accept, done
@@ -111,7 +111,7 @@ func TestRowThatIsLockedDuringATakeoverIsTakenOverLater(t *testing.T) {
 	s := setup(t)
 	s.fill("A", 3, 3)
 	gone := s.relay()
-	_, _, err := gone.claim(t.Context(), gone.c.rule().Begin("gone"), &lane{destination: event.Topic}, 10)
+	_, _, err := gone.claimAndRead(t.Context(), gone.c.rule().Begin("gone"), &lane{destination: event.Topic}, 10)
 	require.NoError(t, err)
 	s.leasesRunOut()
 	somebody := s.connect()
@@ -150,7 +150,7 @@ func TestRowWhoseCountIsAtTheEndOfItsRangeStopsNoOther(t *testing.T) {
 	s.exec("update t_outbox_event set takeover_count = 1000000000, retry_count = 1000000000 where event_id = 'A-1'")
 	gone := s.relay()
 	hold := gone.c.rule().Begin("gone")
-	_, _, err := gone.claim(t.Context(), hold, &lane{destination: event.Topic}, 10)
+	_, _, err := gone.claimAndRead(t.Context(), hold, &lane{destination: event.Topic}, 10)
 	require.NoError(t, err)
 	_, err = gone.settle(t.Context(), hold.Token, []outcome{
 		{row{eventID: "A-0"}, answer{result: resultUnknown, code: "x"}}, {row{eventID: "A-1"}, answer{result: resultUnknown, code: "x"}},
@@ -158,7 +158,7 @@ func TestRowWhoseCountIsAtTheEndOfItsRangeStopsNoOther(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 2, s.count("status = 'RETRY' and retry_count in (1, 1000000000)"))
 	s.exec("update t_outbox_event set takeover_count = 1000000000, next_retry_at = now() where event_id = 'A-1'")
-	_, _, err = gone.claim(t.Context(), gone.c.rule().Begin("gone"), &lane{destination: event.Topic}, 10)
+	_, _, err = gone.claimAndRead(t.Context(), gone.c.rule().Begin("gone"), &lane{destination: event.Topic}, 10)
 	require.NoError(t, err)
 	s.leasesRunOut()
 	require.NoError(t, gone.takeOver(t.Context()))

@@ -287,7 +287,7 @@ func TestTakeoverLeavesARowAloneThatIsBeingSettled(t *testing.T) {
 	s.append(created("O-1", 1), created("O-2", 1))
 	r := s.relay()
 	hold := r.c.rule().Begin("x")
-	rows, _, err := r.claim(t.Context(), hold, &lane{destination: event.Topic}, 10)
+	rows, _, err := r.claimAndRead(t.Context(), hold, &lane{destination: event.Topic}, 10)
 	require.NoError(t, err)
 	require.Len(t, rows, 2)
 	s.leasesRunOut()

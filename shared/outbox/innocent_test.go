@@ -52,7 +52,7 @@ func TestDeathsForOtherReasonsParkNoRow(t *testing.T) {
 	s.exec("update t_outbox_event set alone = true, takeover_count = 3, status = 'RETRY', last_error_code = 'lease_expired'")
 	r := s.relay()
 	for range 6 { // each of these relays dies with the suspect that is due first
-		rows, _, err := r.claim(t.Context(), r.c.rule().Begin("dying"), &lane{destination: event.Topic, alone: true}, 1)
+		rows, _, err := r.claimAndRead(t.Context(), r.c.rule().Begin("dying"), &lane{destination: event.Topic, alone: true}, 1)
 		require.NoError(t, err)
 		require.Len(t, rows, 1)
 	}
@@ -65,7 +65,7 @@ func TestDeathsForOtherReasonsParkNoRow(t *testing.T) {
 	s.exec("update t_outbox_event set next_retry_at = now() where takeover_count = 4")
 	s.exec("update t_outbox_event set next_retry_at = now() + interval '1 hour' where takeover_count = 3")
 	hold := r.c.rule().Begin("living")
-	rows, _, err := r.claim(t.Context(), hold, &lane{destination: event.Topic, alone: true}, 6)
+	rows, _, err := r.claimAndRead(t.Context(), hold, &lane{destination: event.Topic, alone: true}, 6)
 	require.NoError(t, err)
 	require.Len(t, rows, 6)
 	unknown, given := rows[0], rows[1]

@@ -62,7 +62,7 @@ func TestClaimOfLargeRowsIsBoundedByTheirBytes(t *testing.T) {
 	s.exec("update t_outbox_event set payload = repeat('x', 900000)")
 	r := s.relay()
 	for _, want := range []int{5, 5} { // four are less than the bound, the fifth crosses it
-		rows, waiting, err := r.claim(t.Context(), r.c.rule().Begin("x"), &lane{destination: event.Topic}, 500)
+		rows, waiting, err := r.claimAndRead(t.Context(), r.c.rule().Begin("x"), &lane{destination: event.Topic}, 500)
 		require.NoError(t, err)
 		require.Len(t, rows, want)
 		require.Zero(t, waiting, "what was left for its size is not in anybody's way")
@@ -120,7 +120,7 @@ func TestRowBeforeTheStartOfAClaimIsFoundByTheNextLook(t *testing.T) {
 	r := s.relay(func(c *Config) { c.Batch = 10 })
 	l := &lane{destination: event.Topic}
 	claim := func(l *lane) int {
-		rows, _, err := r.claim(t.Context(), r.c.rule().Begin("x"), l, 10)
+		rows, _, err := r.claimAndRead(t.Context(), r.c.rule().Begin("x"), l, 10)
 		require.NoError(t, err)
 		return len(rows)
 	}

@@ -36,7 +36,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		fenced: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "outbox_fenced_settles_total", Help: "Rows that this relay wanted to settle and no longer owned."}),
 		claim: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "outbox_claim_duration_seconds", Help: "Duration of a claim, with the wait for its turn and the reading of its rows.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 13)}),
+			Name: "outbox_claim_duration_seconds", Help: "Duration of a claim, with the wait for its turn; its rows are read afterwards.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 13)}),
 		claimed: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "outbox_claimed_messages", Help: "Rows taken by one claim.", Buckets: []float64{0, 1, 10, 50, 100, 250, 500, 1000}}),
 		delay: prometheus.NewHistogram(prometheus.HistogramOpts{

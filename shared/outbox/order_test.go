@@ -25,7 +25,7 @@ func TestConcurrentClaimsShareNoRowAndNoKey(t *testing.T) {
 		wg.Go(func() {
 			for range 15 {
 				hold := r.c.rule().Begin("x")
-				rows, _, err := r.claim(t.Context(), hold, &lane{destination: event.Topic}, 50)
+				rows, _, err := r.claimAndRead(t.Context(), hold, &lane{destination: event.Topic}, 50)
 				if err != nil {
 					t.Error(err)
 					return
@@ -68,11 +68,11 @@ func TestSkipLockedAloneWouldSendALaterEventFirst(t *testing.T) {
 		require.NoError(t, err)
 		return versions
 	}
-	mine, _, err := first.claim(t.Context(), first.c.rule().Begin("first"), &lane{destination: event.Topic}, 1)
+	mine, _, err := first.claimAndRead(t.Context(), first.c.rule().Begin("first"), &lane{destination: event.Topic}, 1)
 	require.NoError(t, err)
 	require.Len(t, mine, 1)
 
-	others, waiting, err := second.claim(t.Context(), second.c.rule().Begin("second"), &lane{destination: event.Topic}, 10)
+	others, waiting, err := second.claimAndRead(t.Context(), second.c.rule().Begin("second"), &lane{destination: event.Topic}, 10)
 	require.NoError(t, err)
 	require.Empty(t, others, "version 1 is unsent in other hands, so version 2 must wait")
 	require.Equal(t, 3, waiting)
@@ -104,7 +104,7 @@ func TestTakeoverObeysTheOrderOfTheKey(t *testing.T) {
 	s.fill("A", 3, 1)
 	dead := s.relay()
 	hold := dead.c.rule().Begin("dead")
-	rows, _, err := dead.claim(t.Context(), hold, &lane{destination: event.Topic}, 10)
+	rows, _, err := dead.claimAndRead(t.Context(), hold, &lane{destination: event.Topic}, 10)
 	require.NoError(t, err)
 	require.Len(t, rows, 3)
 	// It settles the first as unreachable, with a long pause, and dies before it gives back the others.
@@ -130,7 +130,7 @@ func TestNoRowIsHeldByOneThatHasGone(t *testing.T) {
 	r := s.relay()
 	for range 200 {
 		hold := r.c.rule().Begin("x")
-		rows, _, err := r.claim(t.Context(), hold, &lane{destination: event.Topic}, 1)
+		rows, _, err := r.claimAndRead(t.Context(), hold, &lane{destination: event.Topic}, 1)
 		require.NoError(t, err)
 		require.Len(t, rows, 1)
 		s.exec("update t_outbox_event set updated_at = now() - interval '1 minute' where status = 'SENDING'") // it is taking long

@@ -22,7 +22,7 @@ func (s *stage) claimTimes(r *Relay, times int) (p50, p99 time.Duration) {
 		require.NoError(s.t, err)
 		require.NotEmpty(s.t, lanes)
 		begun := time.Now()
-		rows, _, err := r.claim(s.t.Context(), r.c.rule().Begin("x"), &lane{destination: event.Topic}, 10)
+		rows, _, err := r.claimAndRead(s.t.Context(), r.c.rule().Begin("x"), &lane{destination: event.Topic}, 10)
 		took[i] = time.Since(begun)
 		require.NoError(s.t, err)
 		require.Len(s.t, rows, 10)

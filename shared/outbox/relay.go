@@ -42,7 +42,7 @@ type Config struct {
 	Poll     time.Duration // the guarantee behind the wake-up; default 1 s
 
 	Batch   int // rows of one claim; default 500
-	Batches int // claims in flight; default 4
+	Batches int // claims in flight; default 6
 	Sends   int // sends under way, over all claims; default 512
 
 	RetryBase time.Duration // first backoff of a row, doubled each time, full jitter; default 200 ms
@@ -69,7 +69,7 @@ func (c *Config) setDefaults() {
 			*d = def
 		}
 	}
-	for n, def := range map[*int]int{&c.Batch: 500, &c.Batches: 4, &c.Sends: 512, &c.Crashes: 3} {
+	for n, def := range map[*int]int{&c.Batch: 500, &c.Batches: 6, &c.Sends: 512, &c.Crashes: 3} {
 		if *n == 0 {
 			*n = def
 		}

@@ -129,7 +129,7 @@ func TestRowOfADeadRelayIsTakenOverAndItsLateSettleChangesNothing(t *testing.T) 
 	s.append(created("O-1", 1))
 	zombie := s.relay(func(c *Config) { c.Owner = "zombie" })
 	hold := zombie.c.rule().Begin("zombie")
-	rows, _, err := zombie.claim(t.Context(), hold, &lane{destination: event.Topic}, 10)
+	rows, _, err := zombie.claimAndRead(t.Context(), hold, &lane{destination: event.Topic}, 10)
 	require.NoError(t, err)
 	require.Len(t, rows, 1)
 	s.leasesRunOut()
@@ -163,13 +163,13 @@ func TestSettleByIDAloneTakesTheRowOutOfItsSuccessorsHands(t *testing.T) {
 	s := setup(t)
 	s.append(created("O-1", 1))
 	zombie, successor := s.relay(), s.relay()
-	rows, _, err := zombie.claim(t.Context(), zombie.c.rule().Begin("zombie"), &lane{destination: event.Topic}, 10)
+	rows, _, err := zombie.claimAndRead(t.Context(), zombie.c.rule().Begin("zombie"), &lane{destination: event.Topic}, 10)
 	require.NoError(t, err)
 	s.leasesRunOut()
 	require.NoError(t, successor.takeOver(t.Context()))
 	s.eventually(1, "next_retry_at <= now()")
 	hold := successor.c.rule().Begin("successor")
-	again, _, err := successor.claim(t.Context(), hold, &lane{destination: event.Topic}, 10)
+	again, _, err := successor.claimAndRead(t.Context(), hold, &lane{destination: event.Topic}, 10)
 	require.NoError(t, err)
 	require.Len(t, again, 1)
 
@@ -371,7 +371,7 @@ func TestClaimNeverTakesMoreThanItsBatch(t *testing.T) {
 	})
 	total := 0
 	for {
-		rows, _, err := r.claim(t.Context(), r.c.rule().Begin("x"), &lane{destination: event.Topic}, 10)
+		rows, _, err := r.claimAndRead(t.Context(), r.c.rule().Begin("x"), &lane{destination: event.Topic}, 10)
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(rows), 10)
 		if total += len(rows); len(rows) == 0 || total > 500 {

@@ -16,6 +16,7 @@ import (
 
 	"example.com/paycast/shared/event"
 	"example.com/paycast/shared/kafka"
+	"example.com/paycast/shared/lease"
 	"example.com/paycast/shared/postgres"
 	"example.com/paycast/shared/testkit"
 )
@@ -109,6 +110,15 @@ func (s *stage) append(events ...event.Event) {
 			return Append(context.Background(), tx, e)
 		}))
 	}
+}
+
+// claimAndRead is what a batch starts with.
+func (r *Relay) claimAndRead(ctx context.Context, hold lease.Hold, l *lane, n int) (rows []row, waiting int, err error) {
+	got, err := r.claim(ctx, hold, l, n)
+	if err == nil && len(got.ids) > 0 {
+		rows, err = r.readClaim(ctx, hold, *l, got)
+	}
+	return rows, got.waiting, err
 }
 
 // fill commits n events over the given number of keys, in bulk: the rows that Append would write. Keys are called

@@ -45,11 +45,7 @@ func (r *Relay) feed(ctx context.Context, out chan<- *message.Message) {
 		again, err := f.round(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			log := r.c.Log.Error
-			if postgres.Down(err) {
-				log = r.c.Log.Warn
-			}
-			log("the outbox cannot be read; trying again", "error", err)
+			r.complain("the outbox cannot be read; trying again", err)
 			pause(ctx, jitter(r.c.RetryBase, gateCap, failures))
 			failures++
 		case err == nil:
@@ -173,11 +169,9 @@ func (f *feeder) take(ctx context.Context, l *lane, single bool) (again bool, er
 	}
 	defer func() { f.release(taken) }()
 	hold := f.c.rule().Begin(f.c.Owner)
-	claiming, done := f.c.rule().Claiming(ctx)
+	claiming, done := f.claiming(ctx)
 	defer done()
-	claiming, cancel := f.answerWithin(claiming)
-	defer cancel()
-	rows, waiting, err := f.claim(claiming, hold, l, n)
+	got, err := f.claim(claiming, hold, l, n)
 	if postgres.Code(err) == lockNotAvailable {
 		f.c.Log.Warn("another claim of this destination takes long; trying again", "destination", l.destination, "error", err)
 		l.more = true
@@ -188,7 +182,7 @@ func (f *feeder) take(ctx context.Context, l *lane, single bool) (again bool, er
 	}
 	// A window that is full of waiting rows hides others. Rows that wait for a send of a few milliseconds are left alone.
 	held := 0
-	if waiting > len(rows) && time.Since(f.vainHold) > 100*time.Millisecond {
+	if got.waiting > len(got.ids) && time.Since(f.vainHold) > 100*time.Millisecond {
 		if held, err = f.hold(claiming, *l); err != nil {
 			return false, err
 		}
@@ -196,12 +190,12 @@ func (f *feeder) take(ctx context.Context, l *lane, single bool) (again bool, er
 			f.vainHold = time.Now()
 		}
 	}
-	if len(rows) == 0 {
+	if len(got.ids) == 0 {
 		return held > 0, nil
 	}
 	f.vain = 0
-	again = held > 0 || len(rows) == f.c.Batch || !l.more
-	b := &batch{r: f.Relay, lane: *l, hold: hold, results: make(chan outcome, len(rows))}
+	again = held > 0 || len(got.ids) == f.c.Batch || !l.more
+	b := &batch{r: f.Relay, lane: *l, hold: hold, results: make(chan outcome, len(got.ids))}
 	if single {
 		if f.acquire(ctx, f.c.Batches-1) {
 			taken = f.c.Batches
@@ -209,13 +203,13 @@ func (f *feeder) take(ctx context.Context, l *lane, single bool) (again bool, er
 		if l.alone {
 			defer time.AfterFunc(suspectLives, func() { f.clear(context.WithoutCancel(ctx), hold.Token) }).Stop()
 		}
-		b.run(ctx, rows, f.work)
+		b.run(ctx, got, f.work)
 		return again, nil
 	}
 	taken = 0 // the batch gives its slot back itself
 	go func() {
 		defer f.release(1)
-		b.run(ctx, rows, f.work)
+		b.run(ctx, got, f.work)
 	}()
 	return again, nil
 }
@@ -264,6 +258,22 @@ func (r *Relay) nudge() {
 	case r.wake <- struct{}{}:
 	default:
 	}
+}
+
+// claiming is the context for a claim or its reading: both are brought to their end when ctx ends, and wait for no lost answer.
+func (r *Relay) claiming(ctx context.Context) (claiming context.Context, done context.CancelFunc) {
+	claiming, end := r.c.rule().Claiming(ctx)
+	claiming, cancel := r.answerWithin(claiming)
+	return claiming, func() { cancel(); end() }
+}
+
+// complain logs what the relay survives. That the database is away is no error of ours.
+func (r *Relay) complain(what string, err error, args ...any) {
+	log := r.c.Log.Error
+	if postgres.Down(err) {
+		log = r.c.Log.Warn
+	}
+	log(what, append(args, "error", err)...)
 }
 
 // answerWithin bounds a statement. The server ends one after a minute; where even that is not heard, the connection leads

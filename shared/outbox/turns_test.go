@@ -70,7 +70,7 @@ func TestClaimsTakeTurnsAndTheSecondFindsWhatTheFirstHasLeft(t *testing.T) {
 	var rows []row
 	done := testkit.Run(t, "second claim", func(ctx context.Context) error {
 		var err error
-		rows, _, err = second.claim(ctx, second.c.rule().Begin("second"), &lane{destination: event.Topic}, 500)
+		rows, _, err = second.claimAndRead(ctx, second.c.rule().Begin("second"), &lane{destination: event.Topic}, 500)
 		return err
 	})
 	s.waitsForAdvisory()
@@ -123,7 +123,7 @@ func TestRelayThatStopsBeforeItReadsItsClaimKeepsNobodyWaiting(t *testing.T) {
 	var late []row
 	var broken error
 	done := testkit.Run(t, "slow claim", func(ctx context.Context) error {
-		late, _, broken = slow.claim(ctx, slow.c.rule().Begin("slow"), &lane{destination: event.Topic}, 10)
+		late, _, broken = slow.claimAndRead(ctx, slow.c.rule().Begin("slow"), &lane{destination: event.Topic}, 10)
 		return nil
 	})
 	t.Cleanup(p.goOn) // before the task is waited for
@@ -132,7 +132,7 @@ func TestRelayThatStopsBeforeItReadsItsClaimKeepsNobodyWaiting(t *testing.T) {
 	case <-done.Done():
 		t.Fatal("the claim has ended without reading its rows")
 	}
-	rows, _, err := other.claim(t.Context(), other.c.rule().Begin("other"), &lane{destination: event.Topic}, 500)
+	rows, _, err := other.claimAndRead(t.Context(), other.c.rule().Begin("other"), &lane{destination: event.Topic}, 500)
 	require.NoError(t, err)
 	require.Len(t, rows, 30)
 	s.exec("update t_outbox_claim set lease_until = now() - interval '1 second' where owner_token like 'slow/%'") // taken over like anybody's
@@ -143,6 +143,21 @@ func TestRelayThatStopsBeforeItReadsItsClaimKeepsNobodyWaiting(t *testing.T) {
 	require.NoError(t, done.Stop())
 	require.ErrorIs(t, broken, errClaimBroken)
 	require.Empty(t, late, "its rows are not its own any more, and it must not send them")
+}
+
+func TestNextClaimDoesNotWaitUntilTheOneBeforeIsRead(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.fill("A", 40, 20)
+	r := s.relay(func(c *Config) { c.Batch = 10 })
+	p := s.pause(r, "ctid = any")
+	testkit.Run(t, "relay", r.Run)
+	t.Cleanup(p.goOn)
+	<-p.reached
+	s.eventually(20, "status = 'SENDING'") // one of each key
+	p.goOn()
+	s.eventually(40, "status = 'SENT'")
+	s.requireOrdered(40)
 }
 
 // Somebody's hand is in the table between a claim's commit and the reading of its rows.
@@ -172,7 +187,7 @@ func TestClaimIsReadWholeOrNotAtAll(t *testing.T) {
 				s.requireOrdered(30)
 				return
 			}
-			s.eventuallyLogged("the outbox cannot be read; trying again")
+			s.eventuallyLogged("claimed outbox rows have to wait for the end of their lease")
 			s.eventually(1, "status = 'SENT'") // the one that was given back, and first of its key
 			require.Equal(t, 29, s.count("status = 'SENDING'"))
 			require.NoError(t, task.Stop())
@@ -259,7 +274,7 @@ func TestClaimSkipsARowThatSomebodyHasLockedAndWhatStandsBehindIt(t *testing.T) 
 	s.must(s.connect(), "begin; select from t_outbox_event where message_key = 'A-1' and aggregate_version = 2 for update")
 	r := s.relay()
 	l := &lane{destination: event.Topic}
-	rows, _, err := r.claim(t.Context(), r.c.rule().Begin("x"), l, 500)
+	rows, _, err := r.claimAndRead(t.Context(), r.c.rule().Begin("x"), l, 500)
 	require.NoError(t, err)
 	require.Len(t, rows, 4+1+4)
 	require.True(t, l.more)
