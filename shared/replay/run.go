@@ -82,20 +82,25 @@ func (r *Replays) step(ctx context.Context) (running bool, err error) {
 		if err := r.watch(ctx, job.JobID); err != nil {
 			return running, err
 		}
-		for ctx.Err() == nil {
-			c, err := r.claim(ctx, job.JobID)
-			if err != nil {
-				return running, err
-			}
-			if c == nil {
-				break
-			}
-			if err := r.begin(ctx, c); err != nil {
+		for more := true; more && ctx.Err() == nil; {
+			if more, err = r.next(ctx, job.JobID); err != nil {
 				return running, err
 			}
 		}
 	}
 	return running, nil
+}
+
+// next claims a message and begins it. When the stop comes meanwhile, both come to their end: broken off, the claim may have
+// been committed, and the job would stand until its lease runs out.
+func (r *Replays) next(stop context.Context, job string) (found bool, err error) {
+	ctx, done := r.Lease.Claiming(stop)
+	defer done()
+	c, err := r.claim(ctx, job)
+	if c == nil || err != nil {
+		return false, err
+	}
+	return true, r.begin(stop, ctx, c)
 }
 
 // claimed is an item in the hands of this process.
@@ -151,9 +156,9 @@ func (r *Replays) claim(ctx context.Context, job string) (*claimed, error) {
 
 // begin hands a message to the road that it takes. For a letter this is one commit with the release, so a process that
 // dies leaves both or neither; an event that is asked for twice is known to the consume log.
-func (r *Replays) begin(ctx context.Context, c *claimed) error {
+func (r *Replays) begin(stop, ctx context.Context, c *claimed) error {
 	if c.LetterID == nil {
-		return r.redeliver(ctx, c)
+		return r.redeliver(stop, ctx, c)
 	}
 	by := audit.By{Actor: c.StartedBy, Reason: c.Reason}
 	err := postgres.Transaction(ctx, r.DB, func(tx *gorm.DB) error {
@@ -238,7 +243,7 @@ func settle(tx *gorm.DB, c *claimed, state, result string) error {
 
 // redeliver asks payment, outside any transaction. When payment does not answer, the message goes back and the job
 // pauses: to go on would ask a service that is in trouble again and again.
-func (r *Replays) redeliver(ctx context.Context, c *claimed) error {
+func (r *Replays) redeliver(stop, ctx context.Context, c *claimed) error {
 	err := ErrNoSource
 	if r.Source != nil {
 		err = r.Source.Redeliver(ctx, Redelivery{
@@ -248,8 +253,8 @@ func (r *Replays) redeliver(ctx context.Context, c *claimed) error {
 	if err == nil {
 		return settle(r.DB.WithContext(ctx), c, "BEGUN", "")
 	}
-	if ctx.Err() != nil {
-		return ctx.Err() // the lease runs out, and somebody else asks again
+	if stop.Err() != nil {
+		return stop.Err() // payment may be stopping as well: the lease runs out, and somebody else asks again
 	}
 	return postgres.Transaction(ctx, r.DB, func(tx *gorm.DB) error {
 		if err := settle(tx.WithContext(ctx), c, "PENDING", ""); err != nil {

@@ -16,6 +16,7 @@ import (
 	"example.com/paycast/shared/event"
 	"example.com/paycast/shared/inbox"
 	"example.com/paycast/shared/lease"
+	"example.com/paycast/shared/ops"
 	"example.com/paycast/shared/replay"
 	"example.com/paycast/shared/testkit"
 )
@@ -182,4 +183,60 @@ func TestRehearsalThatIsCutOffTellsWhatItHasSeenAndIsRecorded(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, replay.Rehearsal{JobID: job.JobID, Rehearsed: 1, Pending: 3, Results: map[string]int{"applied": 1}, Failures: []replay.Failed{}}, told)
 	require.EqualValues(t, 1, w.count("t_audit WHERE verb = 'rehearse' AND detail LIKE '%; applied 1'"))
+}
+
+// TestReplayThatIsStoppedInTheMiddleOfAClaimHasBegunWhatItClaimed: left in its hands the message, and with it the job, would
+// wait for the end of a lease.
+func TestReplayThatIsStoppedInTheMiddleOfAClaimHasBegunWhatItClaimed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, task := w.start()
+	w.letters("o", 2)
+	require.NoError(t, task.Stop())
+	// A claim that is at its commit is not stopped by anybody any more.
+	w.exec(`CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		LOOP
+			BEGIN
+				PERFORM pg_advisory_xact_lock(7);
+				RETURN new;
+			EXCEPTION WHEN query_canceled THEN NULL;
+			END;
+		END LOOP; END $$`)
+	w.exec("CREATE TRIGGER wait BEFORE UPDATE ON t_replay_item FOR EACH ROW WHEN (new.state = 'CLAIMED') EXECUTE FUNCTION wait()")
+	gate := w.db.WithContext(t.Context()).Begin()
+	require.NoError(t, gate.Exec("SELECT pg_advisory_xact_lock(7)").Error)
+	t.Cleanup(func() { gate.Rollback() })
+
+	r := w.bare(&atomic.Int64{})
+	r.Lease.Margin = soon
+	job, err := r.Plan(t.Context(), anna, replay.Selection{EventType: event.PaymentSucceeded}, 0, false)
+	require.NoError(t, err)
+	_, err = r.Do(t.Context(), anna, job.JobID, "run", replay.Confirmation{}, false)
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	replays := testkit.Run(t, "replays", func(context.Context) error { return r.Run(ctx) })
+	w.until(1, "pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())")
+	stop()
+	require.NoError(t, gate.Commit().Error)
+	require.NoError(t, replays.Stop())
+	w.exec("SELECT pg_advisory_xact_lock(7)") // the claim has ended, whoever waited for it
+	require.Zero(t, w.count("t_replay_item WHERE state = 'CLAIMED'"))
+	require.EqualValues(t, 1, w.count("t_replay_item WHERE state = 'BEGUN'"))
+	require.EqualValues(t, 1, w.count("t_dead_letter WHERE state = 'RELEASED'"))
+}
+
+func TestReplayThatIsStoppedWhilePaymentSendsKnowsThatItHasSent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, stop := context.WithCancel(t.Context())
+	w.asked = stop
+	r := w.bare(&atomic.Int64{})
+	r.Lease.Margin = soon
+	r.Source = replay.Payment{Client: ops.Client{BaseURL: w.source, Token: token}}
+	job, err := r.Plan(t.Context(), anna, replay.Selection{EventIDs: []string{w.events("o", 1)[0].ID}}, 0, false)
+	require.NoError(t, err)
+	_, err = r.Do(t.Context(), anna, job.JobID, "run", replay.Confirmation{}, false)
+	require.NoError(t, err)
+	require.NoError(t, r.Run(ctx))
+	require.EqualValues(t, 1, w.count("t_replay_item WHERE state = 'BEGUN'"))
 }
