@@ -7,13 +7,14 @@ import (
 	"gorm.io/gorm"
 )
 
-// A message that the log knows will run nothing, so it is not noted.
+// A message that the log knows will run nothing, so it is not noted. One more than the largest number is an error, and would
+// stop the partition.
 const takeInHand = `
 INSERT INTO t_message_in_hand AS h (consumer_group, topic, partition, event_id, times)
 SELECT @group, @topic, @partition, @event_id, 1
 WHERE NOT EXISTS (SELECT FROM t_message_consume WHERE consumer_group = @group AND event_id = @event_id)
 ON CONFLICT (consumer_group, topic, partition) DO UPDATE
-SET event_id = excluded.event_id, times = CASE h.event_id WHEN excluded.event_id THEN h.times ELSE 0 END + 1, updated_at = now()
+SET event_id = excluded.event_id, times = CASE h.event_id WHEN excluded.event_id THEN least(h.times, 1000000000) ELSE 0 END + 1, updated_at = now()
 RETURNING times`
 
 // Take notes, in a commit of its own, that the handler is about to run for a message of a partition, and tells how

@@ -291,6 +291,19 @@ func TestARowWhoseCountIsAtTheEndOfItsRangeStopsNoOther(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, inbox.Dead, out)
 	require.EqualValues(t, 1, l.row(1).Letters)
+
+	require.NoError(t, l.db.Exec("UPDATE t_dead_letter SET attempts = 2147483647").Error)
+	require.NoError(t, l.tx(func(tx *gorm.DB) error { return inbox.Release(t.Context(), tx, "g", l.letterIn(tx), why) }))
+	out, err = l.fail(*l.claim(), inbox.Failure{Outcome: inbox.Dead})
+	require.NoError(t, err)
+	require.Equal(t, inbox.Dead, out)
+
+	_, err = inbox.Take(t.Context(), l.db, delivery(2))
+	require.NoError(t, err)
+	require.NoError(t, l.db.Exec("UPDATE t_message_in_hand SET times = 2147483647").Error)
+	times, err := inbox.Take(t.Context(), l.db, delivery(2))
+	require.NoError(t, err)
+	require.Greater(t, times, 1_000_000)
 }
 
 // TestHowLongAMessageHasWaitedIsNeverNegative: a database that took over may be behind, and a time written by hand far off.

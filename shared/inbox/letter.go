@@ -29,7 +29,7 @@ VALUES
      @time, @key, @headers, @payload, @class, @code, @text, @attempts,
      @first_hash, @first_topic, @first_partition, @first_offset, @owner)
 ON CONFLICT ON CONSTRAINT dead_letter_once DO UPDATE
-SET last_seen_at = now(), attempts = t_dead_letter.attempts + excluded.attempts`
+SET last_seen_at = now(), attempts = least(t_dead_letter.attempts, 1000000000) + least(excluded.attempts, 1000000000)`
 
 const reopenLetter = insertLetter + `,
     state = 'OPEN', closed_by = NULL, closed_reason = NULL, closed_at = NULL,
