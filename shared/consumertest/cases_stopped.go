@@ -124,8 +124,14 @@ func sleptOverItsSession(t testing.TB, s Service) {
 func databaseDown(t testing.TB, s Service) {
 	w := newWorld(t, s, 1)
 	link, env := w.behind()
+	link.Cut()
 	p, opsAddr := w.launch(env)
-	p.WaitReady(opsAddr, w.s.Within)
+	w.eventually("the process is up before its database", func() bool {
+		code, why := w.ready(opsAddr)
+		return code != 0 && !strings.Contains(why, "starting up")
+	})
+	link.Restore()
+	p.WaitReady(opsAddr, w.s.Within) // nobody has started it again
 	w.send(s.cause("before", "ann"))
 	w.once("before")
 	link.Cut()

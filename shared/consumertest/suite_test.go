@@ -109,9 +109,10 @@ var finds = map[string]map[string]string{
 	"watermills-defaults": {
 		"what was published before the first start is handled, and once more without offsets changes nothing": "the effect of order-000",
 	},
-	"park-on-any-error": {"stopped under load, nothing is parked or doubled and the exit code is 0": "messages are parked"},
-	"counts-an-outage":  {"while the database is down nothing is parked and the process is not ready": "the effect of order-000"},
-	"no-request-hash":   {"the same id with another body is a conflict and is never applied": "0 messages are parked instead of 1"},
+	"park-on-any-error":         {"stopped under load, nothing is parked or doubled and the exit code is 0": "messages are parked"},
+	"ends-without-its-database": {"while the database is down nothing is parked and the process is not ready": "the process is up before its database"},
+	"counts-an-outage":          {"while the database is down nothing is parked and the process is not ready": "the effect of order-000"},
+	"no-request-hash":           {"the same id with another body is a conflict and is never applied": "0 messages are parked instead of 1"},
 }
 
 func TestEachFaultIsFoundByTheCaseThatNamesIt(t *testing.T) {

@@ -36,8 +36,10 @@ func WithPool(n int) Option { return func(o *options) { o.pool = n } }
 // nothing.
 func WithTracer(tp trace.TracerProvider) Option { return func(o *options) { o.tracer = tp } }
 
-// Open connects to url and pings it, so that a wrong address fails here and not at the first payment. appName is what
-// pg_stat_activity shows. Close the returned handle with Close.
+// Open gives a pool for url. A database that is down is no error: a process may start before it, is not ready until then
+// (see Ping), and needs nobody to start it again. What no waiting mends fails here and not at the first payment: text that
+// is no address, a server that has no such database. appName is what pg_stat_activity shows. Close the returned handle
+// with Close.
 func Open(ctx context.Context, url, appName string, opts ...Option) (*gorm.DB, error) {
 	o := options{pool: 16}
 	for _, opt := range opts {
@@ -66,7 +68,9 @@ func Open(ctx context.Context, url, appName string, opts ...Option) (*gorm.DB, e
 		NowFunc:                func() time.Time { return time.Now().UTC().Truncate(time.Microsecond) },
 	})
 	if err == nil {
-		err = pool.PingContext(ctx)
+		if err = pool.PingContext(ctx); Down(err) {
+			err = nil // the pool connects when it is used
+		}
 	}
 	if err != nil {
 		_ = pool.Close()

@@ -57,11 +57,32 @@ func TestConnectionsHaveTheSettingsThatWeRelyOn(t *testing.T) {
 
 func TestAnAddressThatIsWrongFailsAtOpenWithoutItsPassword(t *testing.T) {
 	t.Parallel()
-	for _, address := range []string{"not an address", "postgres://u:hunter2@127.0.0.1:1/db", "postgres://u:hunter2@127.0.0.1:x/db"} {
+	nowhere, err := url.Parse(testkit.Postgres(t))
+	require.NoError(t, err)
+	nowhere.Path = "/nowhere"
+	_, err = postgres.Open(t.Context(), nowhere.String(), "test")
+	require.ErrorContains(t, err, "3D000")
+	for _, address := range []string{"not an address", "postgres://u:hunter2@127.0.0.1:x/db"} {
 		_, err := postgres.Open(t.Context(), address, "test")
 		require.Error(t, err, address)
 		require.NotContains(t, err.Error(), "hunter2")
 	}
+}
+
+func TestADatabaseThatIsAwayAtOpenIsUsedOnceItIsThere(t *testing.T) {
+	t.Parallel()
+	u, err := url.Parse(testkit.Postgres(t, accounts))
+	require.NoError(t, err)
+	link := testkit.Proxy(t, u.Host)
+	u.Host, u.User = link.Addr(), url.UserPassword(u.User.Username(), "hunter2") // the tests' server asks for none
+	link.Cut()
+	db := open(t, u.String())
+	err = postgres.Ping(db)(t.Context())
+	require.True(t, postgres.Down(err), "%v", err)
+	require.NotContains(t, err.Error(), "hunter2", "readiness shows it")
+	link.Restore()
+	require.NoError(t, postgres.Ping(db)(t.Context()))
+	require.Zero(t, balance(t, db, 1))
 }
 
 func TestInTxIsTrueExactlyInsideATransaction(t *testing.T) {

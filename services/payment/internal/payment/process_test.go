@@ -244,27 +244,57 @@ func TestReadyOnlyOnceTheTablesAreThere(t *testing.T) {
 		"HTTP_ADDR": testkit.FreeAddr(t), "OPS_ADDR": testkit.FreeAddr(t), "LOG_LEVEL": "error",
 	}
 	testkit.Run(t, "payment", func(ctx context.Context) error { return payment.API(ctx, env) })
-	readyz := func() string {
+	require.Contains(t, readyzSays(t, env, "t_order"), "503")
+	require.NoError(t, payment.Migrate(t.Context(), env))
+	readyzSays(t, env, "200 OK")
+}
+
+// readyzSays waits until what is part of the answer, and returns all of it.
+func readyzSays(t *testing.T, env service.Env, what string) (says string) {
+	t.Helper()
+	testkit.Eventually(t, soon, func() error {
 		resp, err := http.Get("http://" + env["OPS_ADDR"] + "/readyz")
 		if err != nil {
-			return err.Error()
+			return err
 		}
 		defer func() { _ = resp.Body.Close() }()
-		body, _ := io.ReadAll(resp.Body)
-		return resp.Status + string(body)
-	}
-	says := func(what string) func() error {
-		return func() error {
-			if got := readyz(); !strings.Contains(got, what) {
-				return fmt.Errorf("/readyz says %s", got)
-			}
-			return nil
+		body, err := io.ReadAll(resp.Body)
+		says = resp.Status + string(body)
+		if err == nil && !strings.Contains(says, what) {
+			err = fmt.Errorf("/readyz says %s", says)
 		}
-	}
-	testkit.Eventually(t, soon, says("t_order"))
-	require.Contains(t, readyz(), "503")
-	require.NoError(t, payment.Migrate(t.Context(), env))
-	testkit.Eventually(t, soon, says("200 OK"))
+		return err
+	})
+	return says
+}
+
+// TestProcessThatStartsBeforeItsDatabaseServesOnceItIsThere: nobody has to start it again.
+func TestProcessThatStartsBeforeItsDatabaseServesOnceItIsThere(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	no := s.newOrder()
+	u, err := url.Parse(s.dbURL)
+	require.NoError(t, err)
+	link := testkit.Proxy(t, u.Host)
+	u.Host = link.Addr()
+	link.Cut()
+	env := maps.Clone(s.env)
+	env["DATABASE_URL"], env["HTTP_ADDR"], env["OPS_ADDR"] = u.String(), testkit.FreeAddr(t), testkit.FreeAddr(t)
+	p := testkit.Exec(t, program, env, "api")
+	says := readyzSays(t, env, `"running":"ok"`)
+	require.Contains(t, says, "503")
+	require.Contains(t, says, "failed to connect")
+	s.url = "http://" + env["HTTP_ADDR"]
+	body := encode(t, notice("payment.succeeded", no, "trade-1"))
+	a := s.callback("w", body)
+	require.Equal(t, http.StatusServiceUnavailable, a.status)
+	require.Equal(t, "1", a.header.Get("Retry-After"), "the provider calls again")
+
+	link.Restore()
+	p.WaitReady(env["OPS_ADDR"], soon)
+	require.Equal(t, success, s.callback("w", body).body)
+	require.Equal(t, "PAID", s.get(no).Status)
+	require.NoError(t, p.Term(soon))
 }
 
 func TestFiveStartersMigrateAtOnce(t *testing.T) {

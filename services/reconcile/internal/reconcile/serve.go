@@ -71,10 +71,13 @@ func Serve(ctx context.Context, env service.Env) error {
 		return err
 	}
 	p.Close(func() { postgres.Close(db) })
-	p.Ready("database", postgres.Ping(db))
+	p.Ready("database", func(ctx context.Context) error {
+		// Not only a ping: without the tables every request would fail.
+		return db.WithContext(ctx).Exec("select from t_reconcile_run, t_reconcile_item limit 0").Error
+	})
 	p.Settings(postgres.Settings(db))
 	store := Store{db}
-	if err := store.Clean(ctx); err != nil {
+	if err := store.Clean(ctx); err != nil && !postgres.Down(err) { // then the first run that begins does it
 		return fmt.Errorf("looking for runs of dead processes: %w", err)
 	}
 	m := newMetrics(p.Metrics)

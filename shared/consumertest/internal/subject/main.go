@@ -27,6 +27,7 @@ func main() {
 		{Name: "unversioned-projection", Run: right(overwrite)},
 		{Name: "right-healing-projection", Run: healing(consumer.Down)},
 		{Name: "does-not-heal-projection", Run: right(project)}, {Name: "counts-silence-when-healing-projection", Run: healing(consumer.Transient)},
+		{Name: "ends-without-its-database", Run: impatient(right(handle))},
 		{Name: "watermills-defaults", Run: wrong(once).runWith(watermillsDefaults)},
 	}
 	for name, handle := range wrongs {
@@ -69,6 +70,21 @@ func right(handle func(context.Context, *gorm.DB, event.Event) error) func(conte
 			return err
 		}
 		return p.Wait()
+	}
+}
+
+// impatient ends when its database is not there yet, and leaves it to somebody to start it again.
+func impatient(run func(context.Context, service.Env) error) func(context.Context, service.Env) error {
+	return func(ctx context.Context, env service.Env) error {
+		db, err := postgres.Open(ctx, env["DATABASE_URL"], group)
+		if err != nil {
+			return err
+		}
+		defer postgres.Close(db)
+		if err := postgres.Ping(db)(ctx); err != nil {
+			return err
+		}
+		return run(ctx, env)
 	}
 }
 
