@@ -51,3 +51,35 @@ func TestActWithoutPersonOrReasonIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, By{"anna", "r"}, by)
 }
+
+func TestActChangesAndIsRecordedOrNeitherAndADryRunIsNeither(t *testing.T) {
+	t.Parallel()
+	db, err := postgres.Open(t.Context(), testkit.Postgres(t, Migrations), "test")
+	require.NoError(t, err)
+	defer postgres.Close(db)
+	require.NoError(t, db.Exec("create table lamp (lit bool)").Error)
+	require.NoError(t, db.Exec("insert into lamp values (false)").Error)
+	act := func(by By, dry bool, then error) error {
+		return Act(t.Context(), db, by, "light", "lamp/1", dry, func(tx *gorm.DB) (string, error) {
+			require.NoError(t, tx.Exec("update lamp set lit = true").Error)
+			return "it was dark", then
+		})
+	}
+	is := func(lit bool, acts int) {
+		t.Helper()
+		var found bool
+		require.NoError(t, db.Raw("select lit from lamp").Scan(&found).Error)
+		require.Equal(t, lit, found)
+		recorded, err := Of(t.Context(), db, "lamp/1")
+		require.NoError(t, err)
+		require.Len(t, recorded, acts)
+	}
+	boom, anna := errors.New("no"), By{"anna", "it is late"}
+	require.ErrorIs(t, act(anna, false, boom), boom)
+	require.ErrorIs(t, act(anna, true, boom), boom)
+	require.Error(t, act(By{}, false, nil), "nobody can be recorded")
+	require.NoError(t, act(anna, true, nil))
+	is(false, 0)
+	require.NoError(t, act(anna, false, nil))
+	is(true, 1)
+}

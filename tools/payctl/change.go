@@ -78,6 +78,11 @@ type lettersSkip struct{ change }
 // Run skips letters.
 func (c lettersSkip) Run(a *app) error { return a.change(letters, "skip", c.change) }
 
+type incidentsResolve struct{ change }
+
+// Run resolves incidents.
+func (c incidentsResolve) Run(a *app) error { return a.change(incidents, "resolve", c.change) }
+
 // person is who acts and why, as every service wants it.
 func person(by, reason string) (audit.By, error) {
 	if by == "" {

@@ -3,7 +3,7 @@
 // row in that service's audit.
 //
 //	list.go    rows of all services in one table      show.go    one thing and what was done to it
-//	change.go  release, skip, discard: dry runs first  status.go  all processes in one table
+//	change.go  release, skip, resolve: dry runs first  status.go  all processes in one table
 //	replay.go  handle once more, slowly                progress.go  how far that has come
 //	reapply.go an effect that was lost                 erase.go   what names a customer
 //	doctor.go  do the settings of all parts fit        print.go   tables and JSON
@@ -65,7 +65,9 @@ type commands struct {
 		List logList `cmd:"" help:"What the consumer groups know of each event."`
 	} `cmd:"" help:"The consume logs."`
 	Incidents struct {
-		List incidentsList `cmd:"" help:"What was said or done about orders that a person must settle."`
+		List    incidentsList    `cmd:"" help:"What was said or done about orders that a person must settle."`
+		Show    incidentsShow    `cmd:"" help:"One incident and what was done to it."`
+		Resolve incidentsResolve `cmd:"" help:"Record that incidents are settled; the orders stay as they are."`
 	} `cmd:"" help:"Incidents."`
 	Commands struct {
 		List commandsList `cmd:"" help:"Messages to people: which are sent, which wait, which failed."`

@@ -24,6 +24,7 @@ var (
 	events       = kind{noun: "event", path: "/ops/outbox", key: "row", title: []string{"event_type", "order_no"}}
 	destinations = kind{noun: "destination", path: "/ops/outbox-destinations", key: "destination", title: []string{"state"}}
 	letters      = kind{noun: "letter", path: "/ops/dead-letters", key: "letter", title: []string{"error_class", "order_no"}}
+	incidents    = kind{noun: "incident", path: "/ops/incidents", key: "incident", title: []string{"kind", "order_no"}}
 )
 
 // found is one thing with its audit, as a service has it.
@@ -104,6 +105,11 @@ type destinationsShow struct{ one }
 
 // Run shows a destination.
 func (c destinationsShow) Run(a *app) error { return a.show(destinations, c.ID, c.Service) }
+
+type incidentsShow struct{ one }
+
+// Run shows an incident.
+func (c incidentsShow) Run(a *app) error { return a.show(incidents, c.ID, c.Service) }
 
 func (a *app) show(k kind, id, service string) error {
 	f, err := a.find(k, id, service)

@@ -27,6 +27,12 @@ func incidentKinds() []string {
 	}
 }
 
+// The states of an incident. Only a person takes it from one to the other; see resolve.
+const (
+	incidentOpen     = "OPEN"
+	incidentResolved = "RESOLVED"
+)
+
 // incident is a row for a person: something was said or done about an order that the program must not settle alone.
 type incident struct {
 	ID        int64     `gorm:"primaryKey" json:"id"`
@@ -37,6 +43,8 @@ type incident struct {
 	Received  string    `json:"received"`
 	State     string    `gorm:"default:OPEN" json:"state"`
 	CreatedAt time.Time `gorm:"autoCreateTime:false;default:clock_timestamp()" json:"created_at"`
+
+	ResolvedAt *time.Time `json:"-"`
 }
 
 func (incident) TableName() string { return "t_incident" }

@@ -21,6 +21,8 @@ import (
 func (s *server) mountOps(o *ops.Server) {
 	o.Handle("GET /ops/facts", s.answer(s.facts))
 	o.Handle("GET /ops/incidents", s.answer(s.incidents))
+	o.Handle("GET /ops/incidents/{id}", s.answer(s.showIncident))
+	o.Handle("POST /ops/incidents/{id}/resolve", s.answer(s.resolve))
 	o.Handle("GET /ops/orders/{no}", s.answer(s.orderNow))
 	o.Handle("GET /ops/orders/{no}/contact", s.answer(s.contact))
 	outbox.Mount(o, s.db, s.log)
@@ -124,21 +126,17 @@ func (s *server) incidents(r *http.Request) (any, error) {
 		return nil, err
 	}
 	state := query.Get("state")
-	if state != "" && state != "OPEN" && state != "RESOLVED" {
+	if state != "" && state != incidentOpen && state != incidentResolved {
 		return nil, &problem{http.StatusBadRequest, "invalid", "state must be OPEN or RESOLVED"}
 	}
 	after, err := strconv.ParseInt("0"+query.Get("after"), 10, 64)
 	if err != nil {
 		return nil, &problem{http.StatusBadRequest, "invalid", "after must be the id of an incident"}
 	}
-	type listed struct {
-		incident
-		OrderNo string `json:"order_no"`
-	}
 	page := struct {
-		Incidents []listed `json:"incidents"`
-		Next      int64    `json:"next,omitempty"`
-	}{Incidents: []listed{}}
+		Incidents []listedIncident `json:"incidents"`
+		Next      int64            `json:"next,omitempty"`
+	}{Incidents: []listedIncident{}}
 	find := s.db.WithContext(r.Context()).Where("id > ?", after).Order("id").Limit(limit)
 	if state != "" {
 		find = find.Where("state = ?", state)
@@ -148,8 +146,7 @@ func (s *server) incidents(r *http.Request) (any, error) {
 		return nil, err
 	}
 	for _, i := range found {
-		i.CreatedAt = i.CreatedAt.UTC()
-		page.Incidents = append(page.Incidents, listed{i, i.OrderNo})
+		page.Incidents = append(page.Incidents, i.listed())
 	}
 	if len(found) == limit {
 		page.Next = found[limit-1].ID
