@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"example.com/paycast/shared/event"
 	"example.com/paycast/shared/inbox"
 	"example.com/paycast/shared/telemetry"
 )
@@ -89,11 +88,15 @@ func (c *consumer) nudge() {
 // retry runs the handler for a claimed message, with the same answers as in a partition.
 func (c *consumer) retry(stop, work context.Context, d inbox.Delivery) {
 	d = c.addressed(d)
-	e, err := event.Decode(d.Record)
+	e, err := d.Decode()
 	if err != nil {
-		// It could be read when it was kept: a newer build did that. This one cannot say what it means.
-		c.settle(work, d, inbox.Failure{Outcome: inbox.Dead, Trouble: inbox.Trouble{
-			Class: inbox.ClassUndecodable, Code: "undecodable", Text: scrub(err)}}, err)
+		// It could be read when it was kept: a newer build did that, or somebody has changed it since. This one cannot say
+		// what it means.
+		t := inbox.Trouble{Class: inbox.ClassUndecodable, Code: "undecodable", Text: scrub(err)}
+		if errors.Is(err, inbox.ErrAltered) {
+			t.Code = "altered"
+		}
+		c.settle(work, d, inbox.Failure{Outcome: inbox.Dead, Trouble: t}, err)
 		return
 	}
 	d.Event = e

@@ -67,7 +67,9 @@ type Delivery struct {
 	Failed  int           // attempts so far that failed or never came back, without this one
 	Waited  time.Duration // since it came first, by the database's clock
 	Claimed bool          // from the lane
-	token   string        // with which the lane gave it out
+	token   string        // with which the lane gave it out,
+	hash    string        // what the log says is the request hash of its message,
+	spoiled []byte        // and its headers as they stand, when nobody can read them
 	// ReplayID names the replay that brought it; empty otherwise. Such a delivery has one attempt.
 	ReplayID string
 	Result   *string // where the handler says what it made; it becomes result_ref

@@ -148,6 +148,9 @@ func fenced(result *gorm.DB) error {
 func (d Delivery) message(args map[string]any) {
 	args["time"], args["key"], args["payload"] = d.Record.Time, d.Record.Key, d.Record.Value
 	args["headers"] = encodeHeaders(d.Record.Headers)
+	if d.spoiled != nil {
+		args["headers"] = d.spoiled
+	}
 }
 
 func (t Trouble) args(args map[string]any) {

@@ -15,6 +15,7 @@ func TestALetterWhoseBytesWereChangedIsNotReleased(t *testing.T) {
 	for _, change := range []string{
 		"payload = payload || ' '",
 		`headers = convert_to(replace(convert_from(headers, 'UTF8'), ']', ',{"key":"eA==","value":null}]'), 'UTF8')`,
+		"headers = 'no JSON'",
 	} {
 		l := newLog(t)
 		l.bring(1, inbox.StatusDead)
@@ -24,7 +25,10 @@ func TestALetterWhoseBytesWereChangedIsNotReleased(t *testing.T) {
 		_, _, err := inbox.LetterDelivery(t.Context(), l.db, "g", id)
 		require.ErrorIs(t, err, inbox.ErrAltered, change)
 		require.Equal(t, before, l.row(1), change)
+		_, _, err = inbox.Show(t.Context(), l.db, "g", id)
+		require.NoError(t, err, change)
 		require.NoError(t, l.tx(func(tx *gorm.DB) error { return inbox.Discard(t.Context(), tx, "g", id, why) }), change)
+		require.Equal(t, "REJECTED", l.row(1).Status, "whatever it held goes on")
 	}
 }
 

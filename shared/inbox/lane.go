@@ -36,7 +36,7 @@ const isKept = `
 
 // returnClaimed fills a claimed.
 const returnClaimed = `
-RETURNING c.event_id, c.event_type, c.aggregate_id, c.aggregate_version, c.retry_count, c.topic, c.partition, c."offset",
+RETURNING c.event_id, c.event_type, c.aggregate_id, c.aggregate_version, c.request_hash, c.retry_count, c.topic, c.partition, c."offset",
     coalesce(c.replay_id, '') AS replay_id, (extract(epoch FROM now() - c.first_received_at) * 1000000)::bigint AS waited,
     m.record_time, m.record_key, m.headers, m.payload`
 
@@ -53,7 +53,7 @@ WHERE m.consumer_group = c.consumer_group AND m.event_id = c.event_id AND c.cons
     ORDER BY lease_until LIMIT 1 FOR UPDATE SKIP LOCKED))` + returnClaimed
 
 // Claim takes one message that is due from the group's retry lane, for the time of the lease; nil when none is due.
-// Its event is only what the log row says: decode the record, then settle it with Once, Fail or GiveBack.
+// Its event is only what the log row says: Decode it, then settle it with Once, Fail or GiveBack.
 func Claim(ctx context.Context, db *gorm.DB, group string, rule lease.Rule) (*Delivery, error) {
 	return claim(ctx, db, claimDue, group, rule)
 }
@@ -80,6 +80,7 @@ func Expired(ctx context.Context, db *gorm.DB, group string) (expired bool, err 
 type claimed struct {
 	EventID, EventType, AggregateID, ReplayID string
 	AggregateVersion                          int64
+	RequestHash                               string
 	RetryCount                                int
 	Topic                                     string
 	Partition                                 int32
@@ -102,21 +103,34 @@ func claim(ctx context.Context, db *gorm.DB, statement, group string, rule lease
 		return nil, nil
 	}
 	row := rows[0]
-	headers, err := decodeHeaders(row.Headers)
-	if err != nil {
-		return nil, err
-	}
-	return &Delivery{
-		Group: group, Claimed: true, token: token, Failed: row.RetryCount - 1, ReplayID: row.ReplayID,
+	d := &Delivery{
+		Group: group, Claimed: true, token: token, hash: row.RequestHash, Failed: row.RetryCount - 1, ReplayID: row.ReplayID,
 		Waited: waited(row.Waited),
 		Event: event.Event{
 			ID: row.EventID, Type: row.EventType, AggregateID: row.AggregateID, AggregateVersion: row.AggregateVersion,
 		},
 		Record: event.Record{
 			Topic: row.Topic, Partition: row.Partition, Offset: row.Offset, Time: row.RecordTime.UTC(),
-			Key: row.RecordKey, Value: row.Payload, Headers: headers,
+			Key: row.RecordKey, Value: row.Payload,
 		},
-	}, nil
+	}
+	if d.Record.Headers, err = decodeHeaders(row.Headers); err != nil {
+		d.spoiled = append([]byte{}, row.Headers...)
+	}
+	return d, nil
+}
+
+// Decode reads the event of a claimed message. The log vouches for it: what has another id or hash than the log was changed
+// by somebody's hand, and the error is ErrAltered. It must not be handled, and under another id nothing could settle it.
+func (d Delivery) Decode() (event.Event, error) {
+	if d.spoiled != nil {
+		return event.Event{}, ErrAltered
+	}
+	e, err := event.Decode(d.Record)
+	if err == nil && (e.ID != d.Event.ID || e.Hash() != d.hash) {
+		err = ErrAltered
+	}
+	return e, err
 }
 
 // waited is never negative, as it would be by the clock of a database that is behind the one before it: the next attempt

@@ -40,6 +40,12 @@ func writeLetter(tx *gorm.DB, d Delivery, t Trouble, f *first, reopen bool) erro
 	d.message(args)
 	t.args(args)
 	args["record_hash"], args["attempts"], args["owner"] = recordHash(d.Record), d.Failed, d.Owner
+	if d.Claimed {
+		// What may have been changed in the lane must not vouch for itself. Put right, it fits the log again.
+		if _, err := d.Decode(); err != nil {
+			args["record_hash"] = d.hash
+		}
+	}
 	args["first_hash"], args["first_topic"], args["first_partition"], args["first_offset"] = nil, nil, nil, nil
 	if f != nil {
 		args["first_hash"], args["first_topic"] = f.RequestHash, f.Topic

@@ -42,14 +42,14 @@ type letterRow struct {
 	RecordKey, Headers, Payload []byte
 }
 
-// Show gives one letter and what it holds.
+// Show gives one letter and what it holds; without headers, where somebody has made them unreadable.
 func Show(ctx context.Context, db *gorm.DB, group string, id int64) (Letter, Contents, error) {
 	row, err := open(db.WithContext(ctx), group, id)
 	if err != nil {
 		return Letter{}, Contents{}, err
 	}
-	headers, err := decodeHeaders(row.Headers)
-	return row.Letter, Contents{row.RecordKey, row.Payload, headers}, err
+	headers, _ := decodeHeaders(row.Headers)
+	return row.Letter, Contents{row.RecordKey, row.Payload, headers}, nil
 }
 
 func open(db *gorm.DB, group string, id int64) (row letterRow, err error) {
@@ -63,11 +63,11 @@ func open(db *gorm.DB, group string, id int64) (row letterRow, err error) {
 	return row, nil
 }
 
-// delivery is the letter's message once more. The error wraps ErrUnreadable.
+// delivery is the letter's message once more. The error wraps ErrUnreadable or ErrAltered.
 func (l letterRow) delivery(group string) (Delivery, error) {
 	headers, err := decodeHeaders(l.Headers)
 	if err != nil {
-		return Delivery{}, err
+		return Delivery{}, fmt.Errorf("%w: %w", ErrAltered, err)
 	}
 	r := event.Record{Topic: l.Topic, Partition: l.Partition, Offset: l.Offset, Time: l.RecordTime.UTC(),
 		Key: l.RecordKey, Value: l.Payload, Headers: headers}
@@ -78,13 +78,17 @@ func (l letterRow) delivery(group string) (Delivery, error) {
 	return Delivery{Group: group, Event: e, Record: r}, nil
 }
 
-// intact is delivery for what will be handled: the hash that was taken when the record came vouches for its bytes.
+// intact is delivery for what will be handled: the hash that was taken when the record came vouches for its bytes. Of a
+// message that could not be read any more in the lane it is the one in the log.
 func (l letterRow) intact(group string) (Delivery, error) {
 	d, err := l.delivery(group)
-	if err == nil && recordHash(d.Record) != l.PayloadHash {
-		err = ErrAltered
+	if err != nil || recordHash(d.Record) == l.PayloadHash {
+		return d, err
 	}
-	return d, err
+	if l.EventID == nil || d.Event.ID != *l.EventID || d.Event.Hash() != l.PayloadHash {
+		return d, ErrAltered
+	}
+	return d, nil
 }
 
 // A dead row begins anew, with all of its attempts.
@@ -141,10 +145,14 @@ func release(ctx context.Context, tx *gorm.DB, group string, id int64, replayID 
 	return ErrUnderWay
 }
 
+// The dead row of a letter stands for the same record, whatever has become of the letter's bytes since.
+const itsRow = `
+WHERE consumer_group = @group AND event_id = @event_id AND topic = @topic AND partition = @partition AND "offset" = @offset
+  AND status = 'DEAD'`
+
 // Discarding ends a dead row and wakes the version that it held.
 const discardRow = `
-UPDATE t_message_consume SET status = 'REJECTED', outcome = 'discarded', skipped = false, updated_at = now()
-WHERE consumer_group = @group AND event_id = @event_id AND request_hash = @hash AND status = 'DEAD'`
+UPDATE t_message_consume SET status = 'REJECTED', outcome = 'discarded', skipped = false, updated_at = now()` + itsRow
 
 // Discard ends a letter for good: its event will not be applied. Later versions that it held go on.
 func Discard(ctx context.Context, tx *gorm.DB, group string, id int64, why Decision) error {
@@ -154,8 +162,7 @@ func Discard(ctx context.Context, tx *gorm.DB, group string, id int64, why Decis
 }
 
 const skipRow = `
-UPDATE t_message_consume SET skipped = true, updated_at = now()
-WHERE consumer_group = @group AND event_id = @event_id AND request_hash = @hash AND status = 'DEAD' AND NOT skipped`
+UPDATE t_message_consume SET skipped = true, updated_at = now()` + itsRow + ` AND NOT skipped`
 
 // Skip lets the later versions that a letter holds go on without it. The letter stays open.
 func Skip(ctx context.Context, tx *gorm.DB, group string, id int64) error {
@@ -174,19 +181,19 @@ func settle(tx *gorm.DB, group string, id int64, statement string, then func(cha
 	if err != nil {
 		return err
 	}
-	d, err := row.delivery(group)
-	if errors.Is(err, ErrUnreadable) || row.ErrorClass == ClassConflict {
+	if row.EventID == nil || row.AggregateID == nil || row.ErrorClass == ClassConflict {
 		return then(nil)
 	}
-	if err != nil {
+	if err := lock(tx, group, *row.AggregateID); err != nil {
 		return err
 	}
-	if err := lock(tx, group, d.Event.AggregateID); err != nil {
-		return err
+	args := map[string]any{
+		"group": group, "event_id": *row.EventID, "aggregate": *row.AggregateID,
+		"topic": row.Topic, "partition": row.Partition, "offset": row.Offset,
 	}
-	changed := tx.Exec(statement, d.place())
+	changed := tx.Exec(statement, args)
 	if changed.Error == nil && changed.RowsAffected > 0 {
-		err = tx.Exec(wakeHeld, d.place()).Error
+		err = tx.Exec(wakeHeld, args).Error
 	}
 	if err := errors.Join(changed.Error, err); err != nil {
 		return fmt.Errorf("settling the row of a dead letter: %w", err)

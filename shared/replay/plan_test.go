@@ -85,14 +85,15 @@ func TestPlanTellsWhatEachMessageWouldDo(t *testing.T) {
 	c, _ := w.start()
 	brokers := w.broker.Brokers()
 	paid := map[string]event.Event{}
-	for _, order := range []string{"passed", "held", "changed", "discarded"} {
+	for _, order := range []string{"passed", "held", "changed", "spoiled", "discarded"} {
 		paid[order] = consumertest.Paid(order, "ann")
 		testkit.Produce(t, brokers, event.Topic, consumertest.Record(paid[order]))
 	}
-	w.until(4, "t_dead_letter WHERE state = 'OPEN'")
+	w.until(5, "t_dead_letter WHERE state = 'OPEN'")
 	canceled := consumertest.Canceled("held", "ann")
 	w.sent[canceled.ID] = consumertest.Record(canceled) // and the group has not seen it
 	w.exec("UPDATE t_dead_letter SET payload = payload || ' ' WHERE aggregate_id = 'changed'")
+	w.exec("UPDATE t_dead_letter SET headers = 'no JSON' WHERE aggregate_id = 'spoiled'")
 	for order, verb := range map[string]string{"passed": "skip", "discarded": "discard"} {
 		require.NoError(t, c.PostJSON(t.Context(), "/ops/dead-letters/"+strconv.FormatInt(w.letterOf(order), 10)+"/"+verb, body(nil), nil))
 	}
@@ -114,7 +115,7 @@ func TestPlanTellsWhatEachMessageWouldDo(t *testing.T) {
 	for expected, by := range map[string]map[string]any{
 		"superseded":      {"order_nos": []string{"passed"}, "class": "transient"},
 		"held":            {"event_ids": []string{canceled.ID}},
-		"altered":         {"order_nos": []string{"changed"}},
+		"altered":         {"order_nos": []string{"changed", "spoiled"}},
 		"decided":         {"event_ids": []string{paid["discarded"].ID}},
 		"already_applied": {"event_ids": []string{done.ID, old.ID}},
 		"conflict":        {"class": "conflict"},
