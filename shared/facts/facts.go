@@ -29,7 +29,8 @@ type Order struct {
 	Status   string     `json:"status"`
 	Version  int64      `json:"version"`
 	PaidAt   *time.Time `json:"paid_at,omitempty"`
-	Events   []Sent     `json:"events"` // by aggregate version
+	Digest   string     `json:"digest,omitempty"` // of its Contents; empty from a source that does not tell
+	Events   []Sent     `json:"events"`           // by aggregate version
 }
 
 // Sent is one outbox row. Partition and Offset are where the broker said that it stored the event; nil until then.
@@ -88,6 +89,7 @@ type Effect struct {
 	Ref     string `json:"ref"`               // the effect's own id
 	Amount  int64  `json:"amount,omitempty"`  // in the effect's own unit; positive also for what takes back
 	Version int64  `json:"version,omitempty"` // of the aggregate, where the effect is a copy of it
+	Digest  string `json:"digest,omitempty"`  // of the copy's Contents; empty from a service that does not tell
 	State   string `json:"state,omitempty"`
 	Copies  int    `json:"copies,omitempty"` // how many times the effect is there; a right one has 1
 }

@@ -100,9 +100,13 @@ func (s *server) facts(r *http.Request) (any, error) {
 		numbers := make([]string, len(orders))
 		for i, o := range orders {
 			numbers[i] = o.OrderNo
+			contents := facts.Contents{
+				OrderNo: o.OrderNo, UserID: o.UserID, Title: o.Title, Amount: o.Amount, Currency: o.Currency,
+				Status: o.Status, Version: o.Version, CreatedAt: o.CreatedAt, PaidAt: o.PaidAt,
+			}
 			page.Orders = append(page.Orders, facts.Order{
 				OrderNo: o.OrderNo, UserID: o.UserID, Amount: o.Amount, Currency: o.Currency,
-				Status: o.Status, Version: o.Version, PaidAt: utc(o.PaidAt), Events: []facts.Sent{},
+				Status: o.Status, Version: o.Version, PaidAt: utc(o.PaidAt), Digest: contents.Digest(), Events: []facts.Sent{},
 			})
 		}
 		if len(orders) == limit && query.Get("order_no") == "" {

@@ -44,6 +44,9 @@ func TestFactsAreTheWholeTruthInPages(t *testing.T) {
 		require.Equal(t, numbers[i], o.OrderNo, "order numbers sort by the time of their making")
 		require.NotEmpty(t, o.Events)
 		require.EqualValues(t, o.Version, len(o.Events))
+		var shown facts.Contents // as copies of the order are made
+		require.NoError(t, s.ops.GetJSON(t.Context(), "/ops/orders/"+o.OrderNo, nil, &shown))
+		require.Equal(t, shown.Digest(), o.Digest)
 	}
 	paid := seen[1]
 	require.Equal(t, "CANCELED", paid.Status)

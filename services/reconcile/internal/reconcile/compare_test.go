@@ -155,6 +155,17 @@ var damages = []damage{
 	{"the document is behind", func(s *Snapshot) { s.find("search").fact(paid1).Effect.Version = 1 }, one(EffectDiffers, "search", order1, paid1)},
 	{"the document shows another state", func(s *Snapshot) { s.find("search").fact(paid1).Effect.State = event.StatusClosed }, one(EffectDiffers, "search", order1, paid1)},
 	{"the document is of a version that never was", func(s *Snapshot) { s.find("search").fact(paid1).Effect.Version = 9 }, one(EffectDiffers, "search", order1, paid1)},
+	{"the document has another title", func(s *Snapshot) { s.find("search").fact(paid1).Effect.Digest = "other" }, one(EffectDiffers, "search", order1, paid1)},
+	{"the document was healed, and has another title", func(s *Snapshot) {
+		for _, id := range []string{"0001-v1", paid1} {
+			f := s.find("search").fact(id)
+			f.Outcome, f.Effect.Digest = superseded, "other"
+		}
+	}, one(EffectDiffers, "search", order1, paid1)},
+	{"the order's title was changed without an event", func(s *Snapshot) { s.Orders[0].Digest = "other" }, one(EffectDiffers, "search", order1, paid1)},
+	{"the order's state was set back, and so its contents are others", func(s *Snapshot) {
+		s.Orders[0].Status, s.Orders[0].Digest = event.StatusCreated, "other"
+	}, one(History, "", order1, "")},
 	{"a notice was given up", func(s *Snapshot) { s.find("notify").fact(paid1).Effect.State = "FAILED" }, one(EffectFailed, "notify", order1, paid1)},
 	{"nobody knows whether a notice was sent", func(s *Snapshot) { s.find("notify").fact(paid1).Effect.State = "UNKNOWN" }, one(EffectUnknown, "notify", order1, paid1)},
 	{"a notice is pending for an hour", func(s *Snapshot) {
@@ -220,6 +231,8 @@ var legal = []damage{
 		g.lose(cancel2)
 		g.Committed[2] = 23
 	}},
+	{name: "a source that does not tell what its orders contain", do: func(s *Snapshot) { s.Orders[0].Digest = "" }},
+	{name: "a service that does not tell what its copies contain", do: func(s *Snapshot) { s.find("search").fact(paid1).Effect.Digest = "" }},
 	{name: "a copied service with effects of its own kind", do: func(s *Snapshot) {
 		g := Group{Name: "coupons", Committed: s.Groups[0].Committed}
 		for _, o := range s.Orders {
@@ -262,7 +275,7 @@ func lose(s *Snapshot, eventID string) {
 func asOf(s *Snapshot, orderNo string, version int64) {
 	for _, f := range s.find("search").Facts {
 		if f.OrderNo == orderNo {
-			f.Effect.Version, f.Effect.State = version, event.StatusCreated
+			f.Effect.Version, f.Effect.State, f.Effect.Digest = version, event.StatusCreated, "as of that version"
 		}
 	}
 }
@@ -299,7 +312,7 @@ func TestFindingsAreExactlyTheDamages(t *testing.T) {
 			hurt := func(kind, group, eventID string) {
 				want = append(want, Finding{Kind: kind, Group: group, OrderNo: o.OrderNo, EventID: eventID})
 			}
-			switch rapid.IntRange(0, 9).Draw(t, "damage") {
+			switch rapid.IntRange(0, 10).Draw(t, "damage") {
 			case 0: // none
 			case 1:
 				e.Status = "DEAD"
@@ -339,6 +352,11 @@ func TestFindingsAreExactlyTheDamages(t *testing.T) {
 			case 9:
 				g.lose(e.EventID)
 				hurt(Missing, g.Name, e.EventID)
+			case 10:
+				if newest && g.Name == "search" {
+					f.Effect.Digest = "other"
+					hurt(EffectDiffers, g.Name, e.EventID)
+				}
 			}
 		}
 		report := Compare(s)

@@ -156,7 +156,12 @@ func (c *comparison) document(g Group, o facts.Order, rows []row) {
 		case !matches(*newest.fact.Effect, newest.event.Version, rows):
 			find(EffectDiffers, "the document is %s v%d, the newest applied event is %s v%d", newest.fact.Effect.State,
 				newest.fact.Effect.Version, newest.event.EventType, newest.event.Version)
+		case otherContents(o, *newest.fact.Effect):
+			find(EffectDiffers, contentsDiffer, o.Version)
 		}
+	} else if copied != nil && otherContents(o, *copied) {
+		// Nothing is applied, and there is a copy all the same: the service has taken it from the owner of the order.
+		c.find(EffectDiffers, g.Name, o.OrderNo, o.Events[len(o.Events)-1].EventID, contentsDiffer, o.Version)
 	}
 	for _, r := range rows {
 		if r.bucket == superseded && r.event.Version > reached {
@@ -174,6 +179,19 @@ func matches(d facts.Effect, least int64, rows []row) bool {
 		}
 	}
 	return false
+}
+
+const contentsDiffer = "the document and the order are both v%d and differ: in user, title, amount, currency, state or a time"
+
+// otherContents reports whether d is a copy of the order as it is now, and yet another. A copy of another version is not
+// compared: the event that it lacks is on its way, or a finding. An order that contradicts its own events is a finding too,
+// and not once more here.
+func otherContents(o facts.Order, d facts.Effect) bool {
+	if d.Version != o.Version || d.Digest == o.Digest || d.Digest == "" || o.Digest == "" {
+		return false
+	}
+	kind, _ := historyFault(o)
+	return kind == ""
 }
 
 func (c *comparison) addPoints(g Group, o facts.Order, rows []row) {

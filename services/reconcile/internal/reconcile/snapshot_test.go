@@ -34,6 +34,7 @@ func newOrder(number int, amount int64, history ...string) facts.Order {
 			o.PaidAt = &at
 		}
 	}
+	o.Digest = fmt.Sprintf("digest-%04d-v%d", number, o.Version)
 	return o
 }
 
@@ -68,7 +69,7 @@ func appliedFact(group string, o facts.Order, e facts.Sent) facts.Fact {
 	effect := facts.Effect{Ref: group + "-" + e.EventID, Copies: 1}
 	switch {
 	case group == "search":
-		effect.Kind, effect.Version, effect.State = document, o.Version, o.Status
+		effect.Kind, effect.Version, effect.State, effect.Digest = document, o.Version, o.Status, o.Digest
 	case group == "points" && e.EventType == event.PaymentSucceeded:
 		effect.Kind, effect.Amount = credit, o.Amount/100
 	case group == "points" && paidCancel:

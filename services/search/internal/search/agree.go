@@ -35,9 +35,7 @@ func (p projection) effects(ctx context.Context, page []facts.Fact) error {
 	}
 	for i, f := range page {
 		if doc, there := docs[f.OrderNo]; there {
-			page[i].Effect = &facts.Effect{
-				Kind: kindDocument, Ref: f.OrderNo, Version: doc.Version, State: state(doc, written[f.OrderNo]), Copies: 1,
-			}
+			page[i].Effect = effect(doc, written[f.OrderNo])
 		}
 	}
 	return nil
@@ -64,17 +62,17 @@ func (p projection) written(ctx context.Context, numbers []string) (map[string]a
 	return byNumber, nil
 }
 
-// state is the document's status, if it is what was written. Where the index is ahead of the log there is nothing to
-// compare with yet.
-func state(doc elastic.Document, written applied) string {
+// effect shows a document, if it is what was written, by its status. Where the index is ahead of the log there is nothing to
+// compare with yet. By the digest the reconciler sees whether what was written is the order.
+func effect(doc elastic.Document, written applied) *facts.Effect {
+	e := &facts.Effect{Kind: kindDocument, Ref: doc.ID, Version: doc.Version, State: damaged, Copies: 1}
 	var d document
 	if err := json.Unmarshal(doc.Source, &d); err != nil {
-		return damaged
+		return e
 	}
-	if doc.Version == written.LastAppliedVersion {
-		if digest, err := d.digest(); err != nil || digest != written.Digest {
-			return damaged
-		}
+	e.Digest = d.digest()
+	if doc.Version != written.LastAppliedVersion || e.Digest == written.Digest {
+		e.State = d.Status
 	}
-	return d.Status
+	return e
 }

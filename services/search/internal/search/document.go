@@ -1,13 +1,10 @@
 package search
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"fmt"
 	"time"
 
 	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/facts"
 )
 
 // document is what the index holds of an order, and what GET /orders shows of it. Its version is also the document's
@@ -28,25 +25,8 @@ func documentOf(o event.Order) document {
 	return document{
 		OrderNo: o.OrderNo, UserID: o.UserID, Title: o.Title, Amount: o.Amount, Currency: o.Currency,
 		Status: o.Status, Version: o.Version, CreatedAt: o.CreatedAt, PaidAt: o.PaidAt,
-	}.utc()
+	}
 }
 
-// utc makes equal moments equal bytes, which the digest needs.
-func (d document) utc() document {
-	d.CreatedAt = d.CreatedAt.UTC()
-	if d.PaidAt != nil {
-		at := d.PaidAt.UTC()
-		d.PaidAt = &at
-	}
-	return d
-}
-
-// digest tells whether what the index holds is what was written.
-func (d document) digest() (string, error) {
-	text, err := json.Marshal(d.utc())
-	if err != nil {
-		return "", fmt.Errorf("making a document's digest: %w", err)
-	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:]), nil
-}
+// digest tells us whether what the index holds is what was written, and the reconciler whether it is the order.
+func (d document) digest() string { return facts.Contents(d).Digest() }

@@ -11,7 +11,6 @@ import (
 
 	"example.com/paycast/services/search/internal/search"
 	"example.com/paycast/shared/event"
-	"example.com/paycast/shared/facts"
 	"example.com/paycast/shared/testkit"
 )
 
@@ -45,7 +44,7 @@ func TestAGapIsHealedFromPaymentOnceItAnswersAndUntilThenNothingIsRecorded(t *te
 	assert.EqualValues(t, 3, doc.Version, "as payment has it now, and not only as of the event")
 	assert.Equal(t, "CANCELED", doc.Source["status"])
 	assert.EqualValues(t, 3, w.count("SELECT last_applied_version FROM t_order_search_projection"))
-	assert.Equal(t, &facts.Effect{Kind: "DOCUMENT", Ref: "a", Version: 3, State: "CANCELED", Copies: 1}, w.facts("a")[2].Effect)
+	assert.Equal(t, documentAsOf(orderAt("a", 3)), w.facts("a")[2].Effect)
 	assert.Equal(t, "1", w.metric(`projection_version_gaps_total{group="search"}`))
 
 	read := p.timesRead()

@@ -98,11 +98,7 @@ func (p projection) record(_ context.Context, tx *gorm.DB, e event.Event) error 
 }
 
 func (projection) raise(db *gorm.DB, d document) error {
-	digest, err := d.digest()
-	if err != nil {
-		return err
-	}
-	if err := db.Exec(raiseVersion, d.OrderNo, d.Version, digest).Error; err != nil {
+	if err := db.Exec(raiseVersion, d.OrderNo, d.Version, d.digest()).Error; err != nil {
 		return fmt.Errorf("recording the last applied version: %w", err)
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -42,7 +43,7 @@ func TestAnOrdersEventsBecomeOneDocumentAsOfTheNewest(t *testing.T) {
 	require.Len(t, seen, 3)
 	for version := int64(1); version <= 3; version++ {
 		assert.Equal(t, "applied", seen[version].Outcome)
-		assert.Equal(t, &facts.Effect{Kind: "DOCUMENT", Ref: "a", Version: 3, State: "CANCELED", Copies: 1}, seen[version].Effect)
+		assert.Equal(t, documentAsOf(orderAt("a", 3)), seen[version].Effect)
 	}
 	assert.EqualValues(t, 3, w.count("SELECT last_applied_version FROM t_order_search_projection WHERE order_no = 'a'"))
 }
@@ -209,6 +210,46 @@ func TestADocumentChangedByHandIsNotTakenForOurs(t *testing.T) {
 	assert.Equal(t, "DAMAGED", w.facts("a")[2].Effect.State)
 	assert.Nil(t, w.facts("b")[2].Effect, "applied, and there is no document")
 	assert.Equal(t, "PAID", w.facts("c")[2].Effect.State)
+}
+
+// What the service itself has written wrongly it takes for right: only the order tells.
+func TestADocumentThatWasWrittenWrongIsToldApartFromItsOrderUntilARebuild(t *testing.T) {
+	t.Parallel()
+	w := serve(t)
+	p := newPayment(t)
+	env := p.attach(w)
+	spoil := map[string]func(*facts.Contents){
+		"user":     func(c *facts.Contents) { c.UserID = "u-2" },
+		"title":    func(c *facts.Contents) { c.Title = "" },
+		"amount":   func(c *facts.Contents) { c.Amount *= 100 },
+		"currency": func(c *facts.Contents) { c.Currency = "USD" },
+		"created":  func(c *facts.Contents) { c.CreatedAt = c.CreatedAt.Add(time.Microsecond) },
+		"paid":     func(c *facts.Contents) { c.PaidAt = nil },
+		"nothing":  func(*facts.Contents) {},
+	}
+	for no, wrong := range spoil {
+		o := orderAt(no, 2)
+		p.set(o)
+		w.send(o)
+		w.eventually(no, 2, "applied")
+		written := contents(o)
+		wrong(&written)
+		text, err := json.Marshal(written)
+		require.NoError(t, err)
+		status, answer := w.elastic("PUT", "/orders/_doc/"+no+"?version=2&version_type=external_gte", string(text))
+		require.Equal(t, 200, status, "%s", answer)
+		require.NoError(t, w.db.Exec("UPDATE t_order_search_projection SET digest = ? WHERE order_no = ?", written.Digest(), no).Error)
+
+		seen, right := w.facts(no)[2].Effect, documentAsOf(o)
+		assert.Equal(t, right.State, seen.State, "%s: the service sees nothing wrong", no)
+		assert.Equal(t, written.Digest(), seen.Digest, no)
+		assert.Equal(t, no == "nothing", seen.Digest == right.Digest, no)
+	}
+
+	require.NoError(t, search.Rebuild(t.Context(), env))
+	for no := range spoil {
+		assert.Equal(t, documentAsOf(orderAt(no, 2)), w.facts(no)[2].Effect, "made anew from payment's order")
+	}
 }
 
 // metric is the value of a series as /metrics shows it.

@@ -46,14 +46,14 @@ func Rebuild(ctx context.Context, env service.Env) error {
 		return err
 	}
 	defer postgres.Close(db)
-	src := source{ops.Client{BaseURL: cfg.PaymentOpsURL, Token: cfg.OpsToken}}
+	p := projection{db: db, source: source{ops.Client{BaseURL: cfg.PaymentOpsURL, Token: cfg.OpsToken}}}
 	return alone(ctx, db, func() error {
 		// Another mapping than ours is a reason to rebuild, and so is no index at all.
 		if err := index.Bootstrap(ctx); err != nil && !errors.Is(err, elastic.ErrMapping) {
 			return err
 		}
 		return index.Rebuild(ctx, func(ctx context.Context, target *elastic.Index) error {
-			n, err := src.fill(ctx, target)
+			n, err := p.fill(ctx, target)
 			log.InfoContext(ctx, "index filled", "orders", n, "complete", err == nil)
 			return err
 		})
@@ -85,14 +85,14 @@ const (
 )
 
 // fill writes every order that payment has, with its version, and returns how many.
-func (s source) fill(ctx context.Context, target *elastic.Index) (n int, err error) {
+func (p projection) fill(ctx context.Context, target *elastic.Index) (n int, err error) {
 	for after := ""; ; {
 		var page facts.SourcePage
 		query := url.Values{"after": {after}, "limit": {strconv.Itoa(fillPage)}}
-		if err := s.payment.GetJSON(ctx, "/ops/facts", query, &page); err != nil {
+		if err := p.source.payment.GetJSON(ctx, "/ops/facts", query, &page); err != nil {
 			return n, fmt.Errorf("listing payment's orders: %w", err)
 		}
-		items, err := s.read(ctx, page.Orders)
+		items, err := p.source.read(ctx, page.Orders)
 		if err != nil {
 			return n, err
 		}
@@ -102,10 +102,29 @@ func (s source) fill(ctx context.Context, target *elastic.Index) (n int, err err
 			}
 			n++
 		}
+		if err := p.renew(ctx, items); err != nil {
+			return n, err
+		}
 		if after = page.Next; after == "" {
 			return n, nil
 		}
 	}
+}
+
+// A version that is written otherwise than the first time has another digest. The old one would call the new document damaged.
+const renewDigest = `
+UPDATE t_order_search_projection SET digest = @digest, updated_at = now()
+WHERE order_no = @order_no AND last_applied_version = @version AND digest <> @digest`
+
+func (p projection) renew(ctx context.Context, items []elastic.Item) error {
+	for _, item := range items {
+		d := item.Doc.(document)
+		err := p.db.WithContext(ctx).Exec(renewDigest, map[string]any{"order_no": d.OrderNo, "version": d.Version, "digest": d.digest()}).Error
+		if err != nil {
+			return fmt.Errorf("recording what was written: %w", err)
+		}
+	}
+	return nil
 }
 
 func (s source) read(ctx context.Context, orders []facts.Order) ([]elastic.Item, error) {

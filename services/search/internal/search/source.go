@@ -38,7 +38,7 @@ func (s source) order(ctx context.Context, no string) (d document, err error) {
 	if d.OrderNo != no || d.Version < 1 {
 		return document{}, fmt.Errorf("reading order %s: the answer is another order", no)
 	}
-	return d.utc(), nil
+	return d, nil
 }
 
 // heal brings the document to the order as payment has it now, and returns its version. Between two of its steps it may

@@ -127,6 +127,19 @@ func orderAt(no string, version int64) event.Order {
 	return o
 }
 
+// contents are the order as payment shows it.
+func contents(o event.Order) facts.Contents {
+	return facts.Contents{
+		OrderNo: o.OrderNo, UserID: o.UserID, Title: o.Title, Amount: o.Amount, Currency: o.Currency,
+		Status: o.Status, Version: o.Version, CreatedAt: o.CreatedAt, PaidAt: o.PaidAt,
+	}
+}
+
+// documentAsOf is what reconciliation must be told of a document that is the order.
+func documentAsOf(o event.Order) *facts.Effect {
+	return &facts.Effect{Kind: "DOCUMENT", Ref: o.OrderNo, Version: o.Version, Digest: contents(o).Digest(), State: o.Status, Copies: 1}
+}
+
 // record is the order's event of that version, as it stands on the topic.
 func (w *world) record(o event.Order) event.Record {
 	w.t.Helper()
