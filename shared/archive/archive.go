@@ -42,11 +42,12 @@ func (r Retention) Validate() error {
 
 // Rows are what is moved. All of it is SQL text of the program, never of a user.
 type Rows struct {
-	From, To string // tables; To has the columns and a unique key over Key within Scope
+	From, To string // tables; To has the columns and a unique key over Key within Scope, and within a partition if it has any
 	Columns  string // all that is kept, in the order of the comparison
 	Key      string // a text column that names a row within Scope
 	Scope    string // a condition such as "consumer_group = @group"; "true" for the whole table
 	Final    string // a condition on the rows that may go; @window is in seconds
+	Prepare  string // run before the rows of @keys are copied, such as making partitions for them; "" for nothing
 	Args     map[string]any
 }
 
@@ -92,6 +93,11 @@ func batch(tx *gorm.DB, keep Retention, r Rows) (int, error) {
 		return 0, err
 	}
 	args["keys"] = keys
+	if r.Prepare != "" {
+		if err := tx.Exec(r.Prepare, args).Error; err != nil {
+			return 0, err
+		}
+	}
 	if err := tx.Exec(fmt.Sprintf(copied, r.To, r.Columns, r.Columns, r.From, r.Scope, r.Key), args).Error; err != nil {
 		return 0, err
 	}

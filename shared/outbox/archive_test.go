@@ -28,15 +28,22 @@ func (s *stage) archived() (n int) {
 	return n
 }
 
+// ensurePartition makes the partition of a month, "2026-01".
+func ensurePartition(tx *gorm.DB, month string) error {
+	return tx.Exec("select t_outbox_archive_partition(cast(? as date))", month+"-01").Error
+}
+
 func TestOldSentRowsMoveAndNothingElseDoes(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
-	for _, prefix := range []string{"old", "older", "young", "dead", "waiting"} {
+	for _, prefix := range []string{"old", "older", "young", "late", "dead", "waiting"} {
 		s.fill(prefix, 120, 120)
 	}
 	s.old("old", 31)
 	s.old("older", 95)
 	s.old("young", 29)
+	s.old("late", 40)
+	s.exec("update t_outbox_event set sent_at = now() - interval '1 day' where message_key like 'late-%'")
 	s.exec("update t_outbox_event set created_at = now() - interval '1 year' where message_key like 'dead-%' or message_key like 'waiting-%'")
 	s.exec("update t_outbox_event set status = 'DEAD', last_error_code = 'x' where message_key like 'dead-%'")
 
@@ -52,7 +59,7 @@ func TestOldSentRowsMoveAndNothingElseDoes(t *testing.T) {
 	_, err := Archive(t.Context(), s.db, weeks) // what the three left to each other
 	require.NoError(t, err)
 	require.Equal(t, 240, s.archived())
-	require.Equal(t, 360, s.count("true"))
+	require.Equal(t, 480, s.count("true"))
 	require.Zero(t, s.count("message_key like 'old%'"))
 
 	facts, err := Facts(t.Context(), s.db, event.AggregateOrder, []string{"old-1", "young-1"})
@@ -67,6 +74,7 @@ func TestArchiveThatIsInterruptedLeavesEachRowInOnePlaceAndGoesOn(t *testing.T) 
 	s := setup(t)
 	s.fill("old", 200, 200)
 	s.old("old", 40)
+	s.exec("update t_outbox_event set created_at = created_at - (hashtext(event_id) & 1) * interval '60 days'") // two months in each batch
 	// The first batch passes, the second ends between copy and delete.
 	s.exec(`create function die() returns trigger language plpgsql as $$
 	        begin if (select count(*) from t_outbox_archive) > 60 then raise exception 'killed'; end if; return old; end $$`)
@@ -88,14 +96,7 @@ func TestCopyThatWasThereBeforeIsComparedBeforeTheRowIsDeleted(t *testing.T) {
 	s := setup(t)
 	s.fill("old", 10, 10)
 	s.old("old", 40)
-	require.NoError(t, s.db.Transaction(func(tx *gorm.DB) error {
-		for _, back := range []int{1, 2} {
-			if err := ensurePartition(tx, time.Now().UTC().AddDate(0, -back, -9).Format("2006-01")); err != nil {
-				return err
-			}
-		}
-		return ensurePartition(tx, time.Now().UTC().AddDate(0, 0, -40).Format("2006-01"))
-	}))
+	s.exec("select t_outbox_archive_partition((created_at at time zone 'UTC')::date) from t_outbox_event")
 	s.exec("insert into t_outbox_archive (" + archivedColumns + ") select " + archivedColumns + " from t_outbox_event where event_id in ('old-1', 'old-2')")
 	s.exec("update t_outbox_archive set payload = 'altered' where event_id = 'old-2'")
 	_, err := Archive(t.Context(), s.db, weeks)
