@@ -12,7 +12,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"time"
 
@@ -25,14 +24,7 @@ import (
 var files embed.FS
 
 // Migrations create the table in a service's own database: an act is recorded where the rows are that it changes.
-var Migrations = postgres.Set{Name: "audit", FS: must(fs.Sub(files, "migrations"))}
-
-func must(f fs.FS, err error) fs.FS {
-	if err != nil {
-		panic(err) // the folder is embedded above
-	}
-	return f
-}
+var Migrations = postgres.Files("audit", files)
 
 // By is who acts and why; both are required.
 type By struct {

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"time"
 
 	"example.com/paycast/shared/event"
@@ -19,15 +18,7 @@ import (
 var files embed.FS
 
 // Migrations make the tables of this package. A consumer's database has them beside the consumer's own.
-var Migrations = postgres.Set{Name: "inbox", FS: sub()}
-
-func sub() fs.FS {
-	dir, err := fs.Sub(files, "migrations")
-	if err != nil {
-		panic(err) // the path is a constant
-	}
-	return dir
-}
+var Migrations = postgres.Files("inbox", files)
 
 // Outcome is what became of a delivery.
 type Outcome string

@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"embed"
-	"io/fs"
 
 	"example.com/paycast/shared/postgres"
 )
@@ -20,11 +19,4 @@ const (
 var files embed.FS
 
 // Migrations create the outbox in the database of the service whose transactions append to it.
-var Migrations = postgres.Set{Name: "outbox", FS: must(fs.Sub(files, "migrations"))}
-
-func must(f fs.FS, err error) fs.FS {
-	if err != nil {
-		panic(err) // the folder is embedded above
-	}
-	return f
-}
+var Migrations = postgres.Files("outbox", files)

@@ -19,6 +19,15 @@ type Set struct {
 	FS   fs.FS
 }
 
+// Files is the set that its owner embeds as the folder migrations.
+func Files(name string, embedded fs.FS) Set {
+	dir, err := fs.Sub(embedded, "migrations")
+	if err != nil {
+		panic(err) // the folder's name is a constant
+	}
+	return Set{Name: name, FS: dir}
+}
+
 // Migrate brings the database at url up to date, set by set in the order given. Any number of starters may run it at
 // once: a lock lets one work and the others find it done. Killed half way, it is run again; each file is one transaction.
 func Migrate(ctx context.Context, url string, sets ...Set) error {
