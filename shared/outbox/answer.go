@@ -36,14 +36,20 @@ type answer struct {
 	everywhere bool
 }
 
-// The codes of faults that sarama gives no number.
+// The codes of what sarama gives no number, as they stand in last_error_code.
 const (
-	codeDeadline   = "publish_deadline" // our own deadline; the send may still succeed
-	codeNoBroker   = "out_of_brokers"
-	codeClogged    = "publisher_clogged" // all slots are taken by sends that were given up
-	codeConnection = "connection_lost"
-	codeNoAnswer   = "no_answer" // the handler panicked, or never called the publisher
-	codeOther      = "other"
+	codeTooLarge    = "message_too_large"
+	codeUnencodable = "unencodable"
+	codeDeadline    = "publish_deadline" // our own deadline; the send may still succeed
+	codeNoBroker    = "out_of_brokers"
+	codeClogged     = "publisher_clogged" // all slots are taken by sends that were given up
+	codeConnection  = "connection_lost"
+	codeNoAnswer    = "no_answer"    // the handler panicked, or never called the publisher
+	codeBreaker     = "breaker_open" // until the cause is put in its place; see causes
+	codeOther       = "other"
+
+	codeLeaseExpired = "lease_expired" // the relay that had the row is gone, or was paused
+	codeCrashesRelay = "crashes_relay" // it died with this row more often than chance explains
 )
 
 // classify sorts the error of a publish into one of the answers. It decides by type and value through all wrapping,
@@ -67,7 +73,7 @@ func classify(err error) answer {
 	case errors.As(err, &config):
 		return answer{result: resultRejected, code: codeTooLarge} // the only configuration error a message can cause
 	case errors.As(err, &encoding):
-		return answer{result: resultRejected, code: "unencodable"}
+		return answer{result: resultRejected, code: codeUnencodable}
 	case errors.Is(err, sarama.ErrNotConnected), errors.Is(err, sarama.ErrBrokerNotFound), errors.Is(err, sarama.ErrClosedClient),
 		errors.Is(err, sarama.ErrShuttingDown), errors.Is(err, kafka.ErrClosed),
 		errors.Is(err, syscall.ECONNREFUSED), errors.As(err, &op) && op.Op == "dial":
@@ -82,9 +88,6 @@ func classify(err error) answer {
 		return answer{result: resultUnknown, code: codeOther}
 	}
 }
-
-// codeBreaker stands in an answer until the cause is put in its place; see causes.
-const codeBreaker = "breaker_open"
 
 // brokerSays classifies an error code of Kafka's protocol.
 func brokerSays(k sarama.KError) result {

@@ -42,10 +42,18 @@ func TestErrorsAreClassifiedByTypeThroughAllWrapping(t *testing.T) {
 		"leader elsewhere":                      {sarama.ErrNotLeaderForPartition, resultUnreachable, "kafka_6", false},
 		"no leader":                             {sarama.ErrLeaderNotAvailable, resultUnreachable, "kafka_5", false},
 		"too few replicas before the append":    {sarama.ErrNotEnoughReplicas, resultUnreachable, "kafka_19", false},
+		"broker gone":                           {sarama.ErrBrokerNotAvailable, resultUnreachable, "kafka_8", false},
+		"replica gone":                          {sarama.ErrReplicaNotAvailable, resultUnreachable, "kafka_9", false},
+		"not the controller":                    {sarama.ErrNotController, resultUnreachable, "kafka_41", false},
+		"throttled":                             {sarama.ErrThrottlingQuotaExceeded, resultUnreachable, "kafka_89", false},
+		"broker not known":                      {sarama.ErrBrokerNotFound, resultUnreachable, codeConnection, false},
+		"client closed":                         {sarama.ErrClosedClient, resultUnreachable, codeConnection, false},
+		"client shutting down":                  {sarama.ErrShuttingDown, resultUnreachable, codeConnection, false},
 		"publisher closed":                      {kafka.ErrClosed, resultUnreachable, codeConnection, false},
 		"breaker without a cause":               {breaker.ErrBreakerOpen, resultUnreachable, codeBreaker, false},
 		"read deadline":                         {timedOut, resultUnknown, codeConnection, false},
 		"our deadline":                          {errDeadline, resultUnknown, codeDeadline, false},
+		"a context's deadline":                  {context.DeadlineExceeded, resultUnknown, codeDeadline, false},
 		"reset":                                 {&net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ECONNRESET)}, resultUnknown, codeConnection, false},
 		"end of stream":                         {io.EOF, resultUnknown, codeOther, false},
 		"too few replicas after the append":     {sarama.ErrNotEnoughReplicasAfterAppend, resultUnknown, "kafka_20", false},
@@ -55,13 +63,17 @@ func TestErrorsAreClassifiedByTypeThroughAllWrapping(t *testing.T) {
 		"incomplete answer":                     {sarama.ErrIncompleteResponse, resultUnknown, codeOther, false},
 		"anything new":                          {errors.New("never seen"), resultUnknown, codeOther, false},
 		"too large for the broker":              {sarama.ErrMessageSizeTooLarge, resultRejected, "kafka_10", false},
+		"too large for the broker together":     {sarama.ErrMessageSetSizeTooLarge, resultRejected, "kafka_18", false},
 		"too large for the client":              {sarama.ConfigurationError("message too large"), resultRejected, codeTooLarge, false},
+		"invalid timestamp":                     {sarama.ErrInvalidTimestamp, resultRejected, "kafka_32", false},
+		"format too old for it":                 {sarama.ErrUnsupportedForMessageFormat, resultRejected, "kafka_43", false},
 		"invalid record":                        {sarama.ErrInvalidRecord, resultRejected, "kafka_87", false},
 		"cannot be encoded":                     {sarama.PacketEncodingError{Info: "x"}, resultRejected, "unencodable", false},
 		"unknown topic":                         {sarama.ErrUnknownTopicOrPartition, resultRefused, "kafka_3", false},
 		"invalid topic":                         {sarama.ErrInvalidTopic, resultRefused, "kafka_17", false},
 		"not authorised for the topic":          {sarama.ErrTopicAuthorizationFailed, resultRefused, "kafka_29", false},
 		"not authorised for idempotent produce": {sarama.ErrClusterAuthorizationFailed, resultRefused, "kafka_31", false},
+		"against a policy":                      {sarama.ErrPolicyViolation, resultRefused, "kafka_44", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -164,6 +176,27 @@ func TestBreakersAnswerIsTracedToItsCause(t *testing.T) {
 		require.Equal(t, resultUnreachable, a.result, "send %d: %s", i, a.code)
 		require.True(t, a.everywhere)
 	}
+}
+
+// What the breaker stops has not left at all, even where what it stops for may have.
+func TestUnknownCauseIsUnreachableBehindItsBreaker(t *testing.T) {
+	t.Parallel()
+	var c causes
+	behind := func(cause answer) answer {
+		require.Equal(t, cause, c.explain(event.Topic, cause))
+		return c.explain(event.Topic, classify(breaker.ErrBreakerOpen))
+	}
+	require.Equal(t, answer{result: resultUnreachable, code: "kafka_56"}, behind(classify(sarama.ErrKafkaStorageError)))
+	require.Equal(t, answer{result: resultUnreachable, code: "kafka_56"}, behind(classify(errDeadline)), "our own deadline is no cause")
+	require.Equal(t, answer{result: resultRefused, code: "kafka_3"}, behind(classify(sarama.ErrUnknownTopicOrPartition)))
+}
+
+func TestPanicOfTheClientIsAnUnknownAnswer(t *testing.T) {
+	t.Parallel()
+	m, err := newMetrics(prometheus.NewRegistry())
+	require.NoError(t, err)
+	p := newPublisher(nil, time.Minute, 1, m)
+	require.Equal(t, answer{result: resultUnknown, code: codeOther}, p.sendOne(&stage{t: t}))
 }
 
 func TestHungBrokerCostsOneDeadlineAndBoundedGoroutines(t *testing.T) {

@@ -43,12 +43,15 @@ func (b *batch) run(ctx context.Context, got taken, work chan<- chain) {
 		b.r.complain("claimed outbox rows have to wait for the end of their lease", err, "destination", b.lane.destination)
 		return
 	}
+	ctx = context.WithoutCancel(ctx) // what was sent has to be settled, also after the signal to stop
+	if b.lane.alone {
+		defer time.AfterFunc(suspectLives, func() { b.r.clearOfSuspicion(ctx, b.hold.Token) }).Stop()
+	}
 	go func() {
 		for _, rows := range chains(rows) {
 			work <- chain{b, rows} // workers live longer than batches
 		}
 	}()
-	ctx = context.WithoutCancel(ctx) // what was sent has to be settled, also after the signal to stop
 	var answers []outcome
 	var flush <-chan time.Time
 	whole := true // all that was to be settled so far has been
@@ -57,13 +60,12 @@ func (b *batch) run(ctx context.Context, got taken, work chan<- chain) {
 		case o := <-b.results:
 			answers = append(answers, o)
 			left--
+			if flush == nil {
+				flush = time.After(settleEvery)
+			}
 		case <-flush:
 			whole = b.settle(ctx, answers, false) && whole
 			answers, flush = nil, nil
-			continue
-		}
-		if flush == nil {
-			flush = time.After(settleEvery)
 		}
 	}
 	b.settle(ctx, answers, whole)
@@ -103,7 +105,7 @@ func (r *Relay) deliver(ctx context.Context, out chan<- *message.Message, row ro
 	m.SetContext(msgCtx)
 	wrapped, err := wrap(row.destination, m)
 	if err != nil {
-		return answer{result: resultRejected, code: "unencodable"}
+		return answer{result: resultRejected, code: codeUnencodable}
 	}
 	out <- wrapped
 	select {
@@ -147,8 +149,7 @@ func (b *batch) settle(ctx context.Context, done []outcome, last bool) (settled 
 			b.settled(ctx, done, fenced)
 			return true
 		}
-		if time.Now().After(b.hold.End()) {
-			b.halted.Store(true)
+		if time.Now().After(b.hold.End()) { // and so nothing more of this batch is begun
 			r.c.Log.Error("outbox rows could not be settled before their lease ended; they will be sent again",
 				"rows", len(done), "destination", b.lane.destination, "error", err)
 			return false

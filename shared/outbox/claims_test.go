@@ -1,10 +1,13 @@
 package outbox
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
@@ -31,7 +34,7 @@ func (s *stage) eventuallyNoClaim() {
 
 // claimTwo claims two rows of different keys and runs their batch. accept is Kafka's word on one of them; the batch has
 // finished when both are settled or given up.
-func (s *stage) claimTwo(r *Relay) (first, second row, accept func(row), finished <-chan struct{}) {
+func (s *stage) claimTwo(r *Relay) (first, second chain, accept func(chain), finished <-chan struct{}) {
 	s.t.Helper()
 	hold := r.c.rule().Begin("x")
 	got, err := r.claim(s.t.Context(), hold, &lane{destination: event.Topic}, 10)
@@ -42,8 +45,8 @@ func (s *stage) claimTwo(r *Relay) (first, second row, accept func(row), finishe
 		defer close(done)
 		b.run(s.t.Context(), got, work)
 	}()
-	accept = func(settled row) { b.results <- outcome{settled, answer{result: resultAccepted}} }
-	return (<-work).rows[0], (<-work).rows[0], accept, done
+	accept = func(c chain) { b.results <- outcome{c.rows[0], answer{result: resultAccepted}} }
+	return <-work, <-work, accept, done
 }
 
 // Most of what a claim used to cost were entries in indexes.
@@ -99,11 +102,35 @@ func TestRowWhoseSettleWasGivenUpIsTakenOver(t *testing.T) {
 	s.exec(`drop trigger refuse on t_outbox_event`)
 	accept(second)
 	<-finished
-	require.Equal(t, 1, s.count("status = 'SENDING' and event_id = $1", first.eventID))
+	require.Equal(t, 1, s.count("status = 'SENDING' and event_id = $1", first.rows[0].eventID))
 	s.leasesRunOut()
 	s.run()
 	s.eventually(2, "status = 'SENT'")
 	s.eventuallyNoClaim()
+}
+
+func TestRelayThatIsFencedBeginsNothingMoreOfThatClaim(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.fill("A", 2, 2)
+	first, second, accept, finished := s.claimTwo(s.relay())
+	s.exec("update t_outbox_event set owner_token = 'successor'")
+	accept(first)
+	s.eventuallyLogged("outbox rows were taken over while this relay worked on them; its settle changed nothing on them")
+	out := make(chan *message.Message)
+	forwarder := testkit.Run(t, "forwarder", func(ctx context.Context) error {
+		select {
+		case m := <-out:
+			m.Nack()
+			return errors.New("it was begun")
+		case <-ctx.Done():
+			return nil
+		}
+	})
+	second.send(t.Context(), out)
+	require.NoError(t, forwarder.Stop())
+	<-finished
+	require.Equal(t, 2, s.count("owner_token = 'successor' and status = 'SENDING'"))
 }
 
 func TestRowThatIsLockedDuringATakeoverIsTakenOverLater(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// pauseRow stops claims for a destination. Each refused probe doubles the time until the next.
-const pauseRow = `
+// markPaused stops claims for a destination. Each refused probe doubles the time until the next.
+const markPaused = `
 insert into t_outbox_destination as d (destination, state, cause, probe_at, probes)
 values (@destination, 'PAUSED', @cause, now() + @base::interval, 1)
 on conflict (destination) do update
@@ -23,7 +23,7 @@ func (r *Relay) pauseDestination(ctx context.Context, row row, a answer) {
 	log := r.c.Log.With("destination", row.destination, "code", a.code)
 	ctx, cancel := r.answerWithin(context.WithoutCancel(ctx))
 	defer cancel()
-	_, err := r.db.Exec(ctx, pauseRow, pgx.StrictNamedArgs{
+	_, err := r.db.Exec(ctx, markPaused, pgx.StrictNamedArgs{
 		"destination": row.destination, "cause": a.code, "base": r.c.RetryBase, "cap": r.c.RetryCap,
 	})
 	if err != nil {
@@ -50,7 +50,7 @@ func (r *Relay) claimProbe(ctx context.Context, destination string) (bool, error
 	return tag.RowsAffected() == 1, nil
 }
 
-const resumeRow = `
+const markOpen = `
 update t_outbox_destination set state = 'OPEN', cause = null, probe_at = null, probes = 0, since = now()
 where destination = @destination and state = 'PAUSED'`
 
@@ -58,7 +58,7 @@ where destination = @destination and state = 'PAUSED'`
 func (r *Relay) resume(ctx context.Context, destination string) {
 	ctx, cancel := r.answerWithin(context.WithoutCancel(ctx))
 	defer cancel()
-	_, err := r.db.Exec(ctx, resumeRow, pgx.StrictNamedArgs{"destination": destination})
+	_, err := r.db.Exec(ctx, markOpen, pgx.StrictNamedArgs{"destination": destination})
 	if err != nil {
 		r.c.Log.Error("a destination accepts events again and could not be opened", "destination", destination, "error", err)
 		return

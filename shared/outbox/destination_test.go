@@ -66,6 +66,17 @@ func TestMissingTopicPausesItsDestinationAloneUntilItExists(t *testing.T) {
 	s.eventuallyLogged("a destination accepts events again")
 }
 
+func TestProbeOfAPausedDestinationIsForOneRelayAndOneRow(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.exec("insert into t_outbox_destination (destination, state, cause, probe_at) values ($1, 'PAUSED', 'kafka_3', now())", event.Topic)
+	for _, first := range []bool{true, false} {
+		mine, err := s.relay().claimProbe(t.Context(), event.Topic)
+		require.NoError(t, err)
+		require.Equal(t, first, mine)
+	}
+}
+
 func TestRevokedRightsPauseAndLoseNothing(t *testing.T) {
 	t.Parallel()
 	s := setup(t)

@@ -15,7 +15,7 @@ type lane struct {
 	paused      bool // the destination is paused and its probe is due
 
 	from time.Time // claims look for no row that was due earlier; see selectCandidates
-	more bool      // the last claim left rows that are due, or may have
+	left bool      // the last claim left rows that are due, or may have
 }
 
 // dueLanes is the only statement of an idle relay. It steps over the index from one (destination, alone) to the next,

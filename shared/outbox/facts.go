@@ -11,11 +11,11 @@ import (
 	"example.com/paycast/shared/facts"
 )
 
-// allOf reads the events of aggregates wherever they stand.
+// allOf reads the events of aggregates wherever they stand. One that somebody has put into both places is one event.
 const allOf = `
 select event_id, aggregate_id, event_type, event_version, aggregate_version, destination, status, payload, broker_partition, broker_offset, created_at
 from t_outbox_event where aggregate_type = @type and aggregate_id in @ids
-union all
+union
 select event_id, aggregate_id, event_type, event_version, aggregate_version, destination, 'SENT', payload, broker_partition, broker_offset, created_at
 from t_outbox_archive where aggregate_type = @type and aggregate_id in @ids
 order by aggregate_id, aggregate_version`

@@ -226,7 +226,8 @@ func TestSendSwallowedPastTheLeaseIsSentByTheSuccessorAndTheZombieSaysThatItLost
 			require.NoError(t, s.sql.QueryRow(t.Context(), whole, e.ID).Scan(&before))
 			zombie.Resume()
 			testkit.Eventually(t, faultPatience, func() error {
-				if !strings.Contains(zombie.Stderr(), "its settle changed nothing on them") {
+				said := zombie.Stderr() // the second, if it was paused before it had read its claim
+				if !strings.Contains(said, "its settle changed nothing on them") && !strings.Contains(said, "some of them are in other hands") {
 					return fmt.Errorf("the zombie does not report its loss")
 				}
 				return nil

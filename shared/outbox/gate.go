@@ -91,4 +91,8 @@ type pulse struct{ at atomic.Int64 }
 
 func (p *pulse) beat() { p.at.Store(time.Now().UnixNano()) }
 
-func (p *pulse) since() time.Duration { return time.Since(time.Unix(0, p.at.Load())) }
+// since is false before the first beat.
+func (p *pulse) since() (time.Duration, bool) {
+	at := p.at.Load()
+	return time.Since(time.Unix(0, at)), at != 0
+}

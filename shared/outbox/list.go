@@ -11,6 +11,7 @@ import (
 
 	"gorm.io/gorm"
 
+	"example.com/paycast/shared/event"
 	"example.com/paycast/shared/ops"
 )
 
@@ -47,7 +48,7 @@ type Destination struct {
 	ProbeAt     *time.Time `json:"probe_at,omitempty"`
 }
 
-// Page is the answer of List. Counts are of unsent rows, all of them, whatever the page shows.
+// Page is the answer of List. Counts are of all unsent rows that are not skipped, whatever the page shows.
 type Page struct {
 	Counts           map[string]int64 `json:"counts"` // by status; PENDING, SENDING, RETRY and DEAD are always there
 	Held             int64            `json:"held"`
@@ -62,10 +63,13 @@ const (
 	maxLimit     = 500
 )
 
-// countUnsent and the lists read the index of unsent rows, never the table of weeks of sent ones.
+// countUnsent and listUnsent read indexes of unsent rows, never the table of weeks of sent ones.
 const countUnsent = `
 select status, count(*) as n, count(held_by) as held, extract(epoch from now() - min(created_at))::float8 as oldest
 from t_outbox_event where sent_at is null and not skipped group by status`
+
+// listUnsent is in two indexes' words: what can still go out, and what only an operator can send on its way.
+const listUnsent = `sent_at is null and (not skipped or next_retry_at is null)`
 
 // List answers GET /ops/outbox?status=&order_no=&after=&limit=. Without a filter it lists what is not sent; sent rows
 // are listed by order only.
@@ -95,9 +99,9 @@ func List(db *gorm.DB, log *slog.Logger) http.Handler {
 		}
 		page := db.WithContext(r.Context()).Table("t_outbox_event")
 		if order != "" {
-			page = page.Where("aggregate_type = 'Order' and aggregate_id = ?", order)
+			page = page.Where("aggregate_type = ? and aggregate_id = ?", event.AggregateOrder, order)
 		} else {
-			page = page.Where("status <> 'SENT'")
+			page = page.Where(listUnsent)
 		}
 		if status != "" {
 			page = page.Where("status = ?", status)

@@ -230,7 +230,7 @@ func open(tx *gorm.DB, name string, _ *http.Request) (Destination, string, error
 	if err != nil {
 		return before, "", err
 	}
-	opened := tx.Exec(resumeRow, map[string]any{"destination": name})
+	opened := tx.Exec(markOpen, map[string]any{"destination": name})
 	if opened.Error == nil && opened.RowsAffected == 0 {
 		return before, "", refusal("destination " + name + " is open already")
 	}

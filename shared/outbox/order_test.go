@@ -136,7 +136,7 @@ func TestNoRowIsHeldByOneThatHasGone(t *testing.T) {
 		s.exec("update t_outbox_event set updated_at = now() - interval '1 minute' where status = 'SENDING'") // it is taking long
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if _, err := r.hold(t.Context(), lane{destination: event.Topic}); err != nil {
+			if _, err := r.holdBack(t.Context(), lane{destination: event.Topic}); err != nil {
 				t.Error(err)
 			}
 		})

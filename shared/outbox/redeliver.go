@@ -25,7 +25,7 @@ const maxRedelivered = 1000
 const recordsOf = `
 select event_id, aggregate_id, aggregate_version, destination, message_key, payload, headers, broker_partition, broker_offset, sent_at
 from t_outbox_event where event_id in @ids and status = 'SENT'
-union all
+union
 select event_id, aggregate_id, aggregate_version, destination, message_key, payload, headers, broker_partition, broker_offset, sent_at
 from t_outbox_archive where event_id in @ids
 order by aggregate_id, aggregate_version`
@@ -42,12 +42,8 @@ func Records(ctx context.Context, db *gorm.DB, ids ...string) ([]event.Record, e
 	if err := db.WithContext(ctx).Raw(recordsOf, map[string]any{"ids": ids}).Scan(&rows).Error; err != nil {
 		return nil, fmt.Errorf("reading sent events: %w", err)
 	}
-	records, seen := make([]event.Record, 0, len(rows)), map[string]bool{}
+	records := make([]event.Record, 0, len(rows))
 	for _, row := range rows {
-		if seen[row.EventID] {
-			continue // in both places: an archiver is between its two steps
-		}
-		seen[row.EventID] = true
 		r := event.Record{
 			Topic: row.Destination, Partition: row.BrokerPartition, Offset: -1, Time: row.SentAt.UTC(),
 			Key: []byte(row.MessageKey), Value: []byte(row.Payload), Headers: decodeHeaders(row.Headers),

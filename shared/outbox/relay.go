@@ -109,7 +109,7 @@ type Relay struct {
 	wake   chan struct{} // somebody committed, or something was settled: look again
 	alive  pulse
 	stale  atomic.Bool // a destination was paused: the lanes must be looked at again
-	mended slice       // of sample alone
+	mended mendPlace   // of sample alone
 
 	silence time.Duration // see answerWithin
 }
@@ -184,7 +184,11 @@ func (r *Relay) Run(ctx context.Context) error { // FLOW 4/9
 
 // Ready reports why the relay makes no progress, or nil.
 func (r *Relay) Ready(context.Context) error {
-	if since := r.alive.since(); since > 5*r.c.Poll+5*time.Second {
+	since, ever := r.alive.since()
+	if !ever {
+		return errors.New("the outbox has not been read yet")
+	}
+	if since > 5*r.c.Poll+5*time.Second {
 		return fmt.Errorf("the outbox has not been read for %v", since.Round(time.Second))
 	}
 	if failing := r.gate.failing(); failing > 5*time.Second {

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -126,7 +127,8 @@ func TestRelayKilledBetweenKafkasAnswerAndSentPublishesTheSameEventAgain(t *test
 func TestRowOfADeadRelayIsTakenOverAndItsLateSettleChangesNothing(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
-	s.append(created("O-1", 1))
+	e := created("O-1", 1)
+	s.append(e)
 	zombie := s.relay(func(c *Config) { c.Owner = "zombie" })
 	hold := zombie.c.rule().Begin("zombie")
 	rows, _, err := zombie.claimAndRead(t.Context(), hold, &lane{destination: event.Topic}, 10)
@@ -137,6 +139,7 @@ func TestRowOfADeadRelayIsTakenOverAndItsLateSettleChangesNothing(t *testing.T) 
 	reg := prometheus.NewRegistry()
 	s.run(func(c *Config) { c.Metrics = reg })
 	s.eventually(1, "status = 'SENT'")
+	require.Equal(t, 1, s.published()[e.ID], "the dead relay had not sent it")
 	var before string
 	const whole = "select t::text from t_outbox_event t"
 	require.NoError(t, s.sql.QueryRow(t.Context(), whole).Scan(&before))
@@ -228,6 +231,38 @@ func TestKafkaDownLeavesRowsAndTheyGoOutAsSoonAsItIsBack(t *testing.T) {
 	}
 }
 
+func TestFailuresOfOneBurstLengthenThePauseOnce(t *testing.T) {
+	t.Parallel()
+	g := gate{base: time.Hour, cap: time.Hour}
+	for range 5 {
+		g.fail()
+	}
+	require.Equal(t, 1, g.failures)
+}
+
+func TestClosedGateOpensForOneRowAndNotForOneOfEachDestination(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.fill("A", 2, 2)
+	s.exec("update t_outbox_event set destination = event_id")
+	r := s.relay()
+	r.gate.fail()
+	f := feeder{Relay: r, work: make(chan chain), slots: make(chan struct{}, r.c.Batches)}
+	tried := 0
+	worker := testkit.Run(t, "worker", func(context.Context) error {
+		for c := range f.work {
+			tried++
+			c.giveBack(0)
+		}
+		return nil
+	})
+	_, err := f.round(t.Context())
+	require.NoError(t, err)
+	close(f.work)
+	<-worker.Done()
+	require.Equal(t, 1, tried)
+}
+
 func TestRelayIsReadyAfterAnOutageThoughAnotherHasSentTheRows(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -290,6 +325,7 @@ func TestPoisonRowsAreParkedAndOthersPass(t *testing.T) {
 	s.eventually(100, "status = 'SENT' and message_key like 'G-%'")
 	s.eventually(50, "status = 'DEAD' and last_error_code = 'message_too_large'")
 	require.Len(t, s.published(), 100)
+	s.requireTrue()
 	require.NoError(t, relay.Stop())
 	rejected := 0
 	for _, line := range s.logs.Find("outbox row settled") {
@@ -322,6 +358,19 @@ func TestOneDeadRowHoldsItsKeyAndNothingElse(t *testing.T) {
 	s.eventually(100, "status = 'SENT' and message_key like 'G-%'")
 	s.eventually(9999, "held_by = 'B-0'")
 	require.Zero(t, s.count("status = 'SENT' and message_key like 'B-%'"))
+}
+
+func TestRefusedRowInTheMiddleOfItsKeyStopsWhatIsBehindItAndNothingBefore(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.fill("A", 10, 1)
+	s.exec("update t_outbox_event set payload = repeat('x', 1100000) where event_id = 'A-4'")
+	s.run()
+	s.eventually(5, "held_by = 'A-4'")
+	require.Equal(t, 1, s.count("event_id = 'A-4' and status = 'DEAD'"))
+	require.Equal(t, 4, s.count("status = 'SENT'"))
+	require.Equal(t, map[string]int{"A-0": 1, "A-1": 1, "A-2": 1, "A-3": 1}, s.published())
+	s.requireTrue()
 }
 
 func TestUnknownAnswerIsSentAgainWithTheSameID(t *testing.T) {

@@ -277,7 +277,7 @@ func TestClaimSkipsARowThatSomebodyHasLockedAndWhatStandsBehindIt(t *testing.T) 
 	rows, _, err := r.claimAndRead(t.Context(), r.c.rule().Begin("x"), l, 500)
 	require.NoError(t, err)
 	require.Len(t, rows, 4+1+4)
-	require.True(t, l.more)
+	require.True(t, l.left)
 	require.Equal(t, 3, s.count("message_key = 'A-1' and aggregate_version > 1 and status = 'PENDING'"))
 }
 

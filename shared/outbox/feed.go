@@ -67,10 +67,10 @@ type feeder struct {
 	work  chan chain
 	slots chan struct{}
 
-	lanes  []lane    // what the last look found
-	looked time.Time // when
-	more   bool      // each of them had more than a claim took
-	vain   int       // rounds since one took rows
+	lanes   []lane    // what the last look found
+	looked  time.Time // when
+	allLeft bool      // the last claim of each of them left rows
+	vain    int       // rounds since one took rows
 
 	vainHold time.Time // when the last hold found nothing to take out of the way
 }
@@ -84,7 +84,7 @@ func (f *feeder) round(ctx context.Context) (again bool, err error) {
 	// Where a claim took rows and left others that are due, there is no need to look for some. Looking costs more than
 	// claiming while the index's head is full of what was sent, but leases, other lanes and earlier rows must not wait for the
 	// end of a backlog.
-	if one || !f.more || f.vain > 0 || f.stale.Swap(false) || time.Since(f.looked) > f.c.Poll {
+	if one || !f.allLeft || f.vain > 0 || f.stale.Swap(false) || time.Since(f.looked) > f.c.Poll {
 		if again, err = f.look(ctx); err != nil {
 			return false, err
 		}
@@ -96,7 +96,7 @@ func (f *feeder) round(ctx context.Context) (again bool, err error) {
 		f.vain = 0
 		return again, nil
 	}
-	f.more = true
+	f.allLeft = true
 	f.vain++
 	for i := range f.lanes {
 		l := &f.lanes[i]
@@ -109,12 +109,12 @@ func (f *feeder) round(ctx context.Context) (again bool, err error) {
 				continue
 			}
 		}
-		more, err := f.take(ctx, l, one || l.alone || l.paused)
+		goOn, err := f.take(ctx, l, one || l.alone || l.paused)
 		if err != nil {
 			return false, err
 		}
-		again = again || more
-		f.more = f.more && l.more
+		again = again || goOn
+		f.allLeft = f.allLeft && l.left
 		if one {
 			break // the gate opens for one row, not for one per lane
 		}
@@ -146,7 +146,7 @@ func (f *feeder) look(ctx context.Context) (expired bool, err error) {
 	ctx, cancel := f.answerWithin(ctx)
 	defer cancel()
 	f.looked = time.Now()
-	f.more = false // until the next round has claimed
+	f.allLeft = false // until the next round has claimed
 	if f.lanes, expired, err = f.due(ctx); err != nil || !expired {
 		return false, err
 	}
@@ -163,18 +163,18 @@ func (f *feeder) take(ctx context.Context, l *lane, single bool) (again bool, er
 	if !f.acquire(ctx, 1) {
 		return false, nil
 	}
-	n, taken := f.c.Batch, 1
+	n, slots := f.c.Batch, 1
 	if single {
 		n = 1
 	}
-	defer func() { f.release(taken) }()
+	defer func() { f.release(slots) }()
 	hold := f.c.rule().Begin(f.c.Owner)
 	claiming, done := f.claiming(ctx)
 	defer done()
 	got, err := f.claim(claiming, hold, l, n)
 	if postgres.Code(err) == lockNotAvailable {
 		f.c.Log.Warn("another claim of this destination takes long; trying again", "destination", l.destination, "error", err)
-		l.more = true
+		l.left = true
 		return false, nil
 	}
 	if err != nil {
@@ -183,7 +183,7 @@ func (f *feeder) take(ctx context.Context, l *lane, single bool) (again bool, er
 	// A window that is full of waiting rows hides others. Rows that wait for a send of a few milliseconds are left alone.
 	held := 0
 	if got.waiting > len(got.ids) && time.Since(f.vainHold) > 100*time.Millisecond {
-		if held, err = f.hold(claiming, *l); err != nil {
+		if held, err = f.holdBack(claiming, *l); err != nil {
 			return false, err
 		}
 		if held == 0 {
@@ -194,19 +194,16 @@ func (f *feeder) take(ctx context.Context, l *lane, single bool) (again bool, er
 		return held > 0, nil
 	}
 	f.vain = 0
-	again = held > 0 || len(got.ids) == f.c.Batch || !l.more
+	again = held > 0 || got.waiting == 0
 	b := &batch{r: f.Relay, lane: *l, hold: hold, results: make(chan outcome, len(got.ids))}
 	if single {
 		if f.acquire(ctx, f.c.Batches-1) {
-			taken = f.c.Batches
-		}
-		if l.alone {
-			defer time.AfterFunc(suspectLives, func() { f.clear(context.WithoutCancel(ctx), hold.Token) }).Stop()
+			slots = f.c.Batches
 		}
 		b.run(ctx, got, f.work)
 		return again, nil
 	}
-	taken = 0 // the batch gives its slot back itself
+	slots = 0 // the batch gives its slot back itself
 	go func() {
 		defer f.release(1)
 		b.run(ctx, got, f.work)
@@ -240,7 +237,7 @@ func (f *feeder) drain() { f.acquire(context.Background(), f.c.Batches) }
 // come of their settle: it tries again soon, and less and less soon the more often that was in vain.
 func (f *feeder) idle(ctx context.Context) {
 	wait := f.c.Poll
-	if f.more {
+	if f.allLeft {
 		wait = min(wait, settleEvery<<min(f.vain, 10))
 	}
 	t := time.NewTimer(wait)
