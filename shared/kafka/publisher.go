@@ -58,6 +58,7 @@ func NewPublisher(c PublisherConfig) (*Publisher, error) {
 
 // Publish sends each message to the topic and waits for all in-sync replicas. It stops at the first failure, and an
 // error does not mean that nothing was stored. It can take longer than any deadline of the caller: sarama knows none.
+// Without messages it only connects, if it has no connection yet.
 func (p *Publisher) Publish(topic string, msgs ...*message.Message) error {
 	c, err := p.use()
 	if err != nil {

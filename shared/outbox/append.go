@@ -31,7 +31,9 @@ func (appended) TableName() string { return "t_outbox_event" }
 // Append writes e as a PENDING row in the caller's transaction: the row exists exactly if the transaction commits. The
 // same event id, or the same version of the same aggregate, a second time is a unique violation, which ends the
 // transaction; callers make that impossible by changing the aggregate conditionally first. The relay sends what is
-// written here, byte for byte; only a traceparent becomes, while sends are traced, that of the send.
+// written here, byte for byte, but for the traceparent, which while sends are traced is the send's.
+//
+// The queue of a key is its order, so aggregates of different types must not share ids. All events go to event.Topic.
 func Append(ctx context.Context, tx *gorm.DB, e event.Event) error { // FLOW 3/9
 	if !postgres.InTx(tx) {
 		return ErrNoTransaction

@@ -5,8 +5,10 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
@@ -99,4 +101,21 @@ func TestFactsCarryTheHashThatConsumersCompute(t *testing.T) {
 	require.Equal(t, one.Hash(), got["O-1"][0].Hash)
 	require.Equal(t, two.ID, got["O-1"][1].EventID)
 	require.Nil(t, got["O-1"][0].Offset)
+}
+
+func TestListOfWhatIsNotSentReadsNoneOfTheSentRows(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.fill("A", 20_000, 100)
+	s.exec("update t_outbox_event set status = 'SENT', sent_at = now(), broker_partition = 0")
+	s.fill("B", 20, 20)
+	s.exec("vacuum analyze t_outbox_event")
+	for _, status := range []string{"", " and status = 'DEAD'"} {
+		found, err := s.sql.Query(t.Context(), "explain select * from t_outbox_event where "+listUnsent+status+" order by created_at, event_id limit 51")
+		require.NoError(t, err)
+		plan, err := pgx.CollectRows(found, pgx.RowTo[string])
+		require.NoError(t, err)
+		require.Contains(t, strings.Join(plan, "\n"), "Index Scan")
+		require.NotContains(t, strings.Join(plan, "\n"), "Seq Scan")
+	}
 }

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +31,7 @@ const GCPercent = 400
 // Config of a relay. DatabaseURL and Publisher have no default.
 type Config struct {
 	DatabaseURL string
-	Publisher   message.Publisher     // usually kafka.NewPublisher; the relay does not close it
+	Publisher   message.Publisher     // usually kafka.NewPublisher; asked to publish nothing, it connects; the relay does not close it
 	Metrics     prometheus.Registerer // nil: not registered
 	Log         *slog.Logger
 	Tracer      trace.TracerProvider // of the sends; nil: none
@@ -61,19 +62,13 @@ func (c *Config) setDefaults() {
 		host, _ := os.Hostname() // only a label; without it the process id must do
 		c.Owner = fmt.Sprintf("%s-%d", host, os.Getpid())
 	}
-	for d, def := range map[*time.Duration]time.Duration{
-		&c.Lease: 15 * time.Second, &c.Deadline: 5 * time.Second, &c.Margin: 2 * time.Second, &c.Poll: time.Second,
-		&c.RetryBase: 200 * time.Millisecond, &c.RetryCap: 30 * time.Second,
-	} {
-		if *d == 0 {
-			*d = def
-		}
-	}
-	for n, def := range map[*int]int{&c.Batch: 500, &c.Batches: 6, &c.Sends: 512, &c.Crashes: 3} {
-		if *n == 0 {
-			*n = def
-		}
-	}
+	c.Lease = cmp.Or(c.Lease, 15*time.Second)
+	c.Deadline = cmp.Or(c.Deadline, 5*time.Second)
+	c.Margin = cmp.Or(c.Margin, 2*time.Second)
+	c.Poll = cmp.Or(c.Poll, time.Second)
+	c.Batch, c.Batches, c.Sends = cmp.Or(c.Batch, 500), cmp.Or(c.Batches, 6), cmp.Or(c.Sends, 512)
+	c.RetryBase, c.RetryCap = cmp.Or(c.RetryBase, 200*time.Millisecond), cmp.Or(c.RetryCap, 30*time.Second)
+	c.Crashes = cmp.Or(c.Crashes, 3)
 }
 
 func (c Config) rule() lease.Rule {
@@ -94,7 +89,7 @@ func (c Config) Validate() error {
 		bad = append(bad, err)
 	}
 	if c.Batch < 1 || c.Batches < 1 || c.Sends < 1 || c.Crashes < 1 || c.Poll < 0 || c.RetryBase < 0 || c.RetryCap < c.RetryBase {
-		bad = append(bad, errors.New("batch, batches, sends and crashes must be positive, and the retry cap no less than its base"))
+		bad = append(bad, errors.New("batch, batches, sends and crashes must be positive, poll and retry base not negative, and the retry cap no less than its base"))
 	}
 	return errors.Join(bad...)
 }

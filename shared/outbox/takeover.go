@@ -49,7 +49,7 @@ set status             = case when ` + crashes + ` then 'DEAD' else 'RETRY' end,
     last_error_code    = case when ` + crashes + ` then @crashes_relay else @lease_expired end,
     last_error_message = 'claimed by ' || owner_token || ', not settled by ' || lease_until,
     alone              = takeover_count + 1 >= @crashes,
-    takeover_count     = least(takeover_count, 999999999) + 1, -- a number that somebody has set must not stop the others
+    takeover_count     = least(takeover_count, 999999999) + 1, -- a count at the end of its range must not stop the others
     next_retry_at      = case when ` + crashes + ` then null else now() + ` + backoff + ` end,
     owner_token = null, lease_until = null, updated_at = now()
 where event_id = any(array(select event_id from expired))
