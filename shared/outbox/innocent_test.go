@@ -77,6 +77,23 @@ func TestDeathsForOtherReasonsParkNoRow(t *testing.T) {
 	require.Equal(t, 1, s.count("event_id = $1 and takeover_count = 4", given.eventID), "what was not sent has proved nothing")
 }
 
+// TestRowIsNotClearedWhileItIsNotInHand: what ends a relay has not come to it yet, however long it has had the claim.
+func TestRowIsNotClearedWhileItIsNotInHand(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.fill("A", 1, 1)
+	s.exec("update t_outbox_event set alone = true, takeover_count = 5, status = 'RETRY', last_error_code = 'lease_expired'")
+	r := s.relay()
+	p := s.pause(r, "ctid = any")
+	testkit.Run(t, "relay", r.Run)
+	t.Cleanup(p.goOn)
+	<-p.reached
+	s.eventually(1, "status = 'SENDING' and updated_at < clock_timestamp() - interval '2 seconds'") // its second is over
+	require.Equal(t, 1, s.count("takeover_count = 5"))
+	p.goOn()
+	s.eventually(1, "status = 'SENT'")
+}
+
 // TestRowIsClearedByARelayThatLivesOnWithIt: Kafka hangs, and the relay with the row in its hands does not die of it.
 func TestRowIsClearedByARelayThatLivesOnWithIt(t *testing.T) {
 	t.Parallel()

@@ -393,7 +393,9 @@ func TestUnreachableDatabaseEndsNothingAndIsSurvived(t *testing.T) {
 	link := testkit.Proxy(t, fmt.Sprintf("%s:%d", cfg.Host, cfg.Port))
 	direct := fmt.Sprintf("%s:%d", cfg.Host, cfg.Port)
 	link.Cut()
-	s.run(func(c *Config) { c.DatabaseURL = strings.Replace(s.url, direct, link.Addr(), 1) })
+	r := s.relay(func(c *Config) { c.DatabaseURL = strings.Replace(s.url, direct, link.Addr(), 1) })
+	testkit.Run(t, "relay", r.Run)
+	require.EqualError(t, r.Ready(t.Context()), "the outbox has not been read yet")
 	s.append(created("O-1", 1))
 	testkit.Eventually(t, soon, func() error {
 		if len(s.logs.Find("the outbox cannot be read; trying again")) == 0 {

@@ -33,7 +33,13 @@ type stage struct {
 
 func setup(t *testing.T) *stage {
 	t.Helper()
-	s := &stage{t: t, url: testkit.Postgres(t, Migrations), kafka: testkit.Kafka(t, event.Topic), logs: testkit.Logs()}
+	return setupOn(t, testkit.Postgres(t, Migrations))
+}
+
+// setupOn is setup on a database that is there.
+func setupOn(t *testing.T, url string) *stage {
+	t.Helper()
+	s := &stage{t: t, url: url, kafka: testkit.Kafka(t, event.Topic), logs: testkit.Logs()}
 	var err error
 	s.db, err = postgres.Open(t.Context(), s.url, "test")
 	require.NoError(t, err)

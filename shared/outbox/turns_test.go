@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
@@ -145,6 +147,28 @@ func TestRelayThatStopsBeforeItReadsItsClaimKeepsNobodyWaiting(t *testing.T) {
 	require.Empty(t, late, "its rows are not its own any more, and it must not send them")
 }
 
+func TestClaimIsReadThoughItsConnectionBreaksFirst(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.fill("A", 10, 10)
+	through, link := s.behind()
+	r := s.relay(func(c *Config) { c.DatabaseURL, c.Lease = through, 10*time.Minute })
+	p := s.pause(r, "ctid = any")
+	var rows []row
+	done := testkit.Run(t, "claim", func(ctx context.Context) (err error) {
+		rows, _, err = r.claimAndRead(ctx, r.c.rule().Begin("x"), &lane{destination: event.Topic}, 10)
+		return err
+	})
+	t.Cleanup(p.goOn)
+	<-p.reached
+	link.Cut()
+	link.Restore()
+	p.goOn()
+	<-done.Done()
+	require.NoError(t, done.Stop())
+	require.Len(t, rows, 10)
+}
+
 func TestNextClaimDoesNotWaitUntilTheOneBeforeIsRead(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -158,6 +182,42 @@ func TestNextClaimDoesNotWaitUntilTheOneBeforeIsRead(t *testing.T) {
 	p.goOn()
 	s.eventually(40, "status = 'SENT'")
 	s.requireOrdered(40)
+}
+
+// The delay is at least what the row says, and at most what passed here.
+func TestDelayCountsTheWaitForATurnOnce(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	reg := prometheus.NewRegistry()
+	turn := s.connect()
+	s.must(turn, "begin")
+	s.must(turn, takeTurns, pgx.StrictNamedArgs{"destination": event.Topic})
+	begun := time.Now()
+	s.append(created("O-1", 1))
+	s.run(func(c *Config) { c.Metrics = reg })
+	testkit.Eventually(t, soon, func() error {
+		var waits bool
+		if err := s.sql.QueryRow(t.Context(), `select exists (select from pg_stat_activity where datname = current_database()
+			and wait_event = 'advisory' and query_start < clock_timestamp() - interval '500 milliseconds')`).Scan(&waits); err != nil || !waits {
+			return fmt.Errorf("the claim has not waited for half a second (%w)", err)
+		}
+		return nil
+	})
+	s.must(turn, "rollback")
+	var delay float64
+	testkit.Eventually(t, soon, func() error {
+		families, err := reg.Gather()
+		require.NoError(t, err)
+		for _, f := range families {
+			if h := f.GetMetric()[0].GetHistogram(); f.GetName() == "outbox_publish_delay_seconds" && h.GetSampleCount() == 1 {
+				delay = h.GetSampleSum()
+				return nil
+			}
+		}
+		return errors.New("not settled yet")
+	})
+	require.LessOrEqual(t, delay, time.Since(begun).Seconds())
+	require.Equal(t, 1, s.count("extract(epoch from sent_at - created_at) <= $1::float8", delay))
 }
 
 // Somebody's hand is in the table between a claim's commit and the reading of its rows.
