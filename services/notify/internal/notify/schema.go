@@ -2,20 +2,11 @@ package notify
 
 import (
 	"embed"
-	"io/fs"
 	"time"
 )
 
 //go:embed migrations/*.sql
 var files embed.FS
-
-func migrations() fs.FS {
-	sub, err := fs.Sub(files, "migrations")
-	if err != nil {
-		panic(err) // the folder is part of the binary
-	}
-	return sub
-}
 
 // Status is where a command stands; see the package's comment.
 type Status string

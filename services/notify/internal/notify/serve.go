@@ -14,7 +14,7 @@ import (
 const Group = "notify"
 
 // Migrations are this service's tables and those of the consume log in its database.
-var Migrations = []postgres.Set{inbox.Migrations, audit.Migrations, {Name: "notify", FS: migrations()}}
+var Migrations = []postgres.Set{inbox.Migrations, audit.Migrations, postgres.Files("notify", files)}
 
 // Migrate is the subcommand `notify migrate`.
 func Migrate(ctx context.Context, env service.Env) error {

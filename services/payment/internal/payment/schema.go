@@ -4,7 +4,6 @@ import (
 	"context"
 	"embed"
 	"encoding/json"
-	"io/fs"
 	"time"
 
 	"example.com/paycast/shared/event"
@@ -13,14 +12,6 @@ import (
 
 //go:embed migrations/*.sql
 var files embed.FS
-
-func migrations() fs.FS {
-	sub, err := fs.Sub(files, "migrations")
-	if err != nil {
-		panic(err) // the folder is part of the binary
-	}
-	return sub
-}
 
 // Times that the database sets are left to it: its clock is the only one that all replicas share.
 

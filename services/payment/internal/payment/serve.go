@@ -14,7 +14,7 @@ import (
 )
 
 // Migrations are this service's tables and those of the mechanisms in its database.
-var Migrations = []postgres.Set{{Name: "payment", FS: migrations()}, outbox.Migrations, audit.Migrations}
+var Migrations = []postgres.Set{postgres.Files("payment", files), outbox.Migrations, audit.Migrations}
 
 // Migrate is the subcommand `payment migrate`.
 func Migrate(ctx context.Context, env service.Env) error {

@@ -3,7 +3,6 @@ package points
 import (
 	"context"
 	"embed"
-	"io/fs"
 
 	"example.com/paycast/shared/audit"
 	"example.com/paycast/shared/inbox"
@@ -15,15 +14,7 @@ import (
 var files embed.FS
 
 // Migrations are the consume log and this service's own tables, in one database, so that one transaction holds both.
-var Migrations = []postgres.Set{inbox.Migrations, audit.Migrations, {Name: "points", FS: migrations()}}
-
-func migrations() fs.FS {
-	dir, err := fs.Sub(files, "migrations")
-	if err != nil {
-		panic(err) // the folder is part of the binary
-	}
-	return dir
-}
+var Migrations = []postgres.Set{inbox.Migrations, audit.Migrations, postgres.Files("points", files)}
 
 // Migrate is the subcommand `points migrate`.
 func Migrate(ctx context.Context, env service.Env) error {

@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"embed"
-	"io/fs"
 	"time"
 
 	"example.com/paycast/shared/postgres"
@@ -12,15 +11,7 @@ import (
 var files embed.FS
 
 // Migrations is the schema of reconcile's own database.
-var Migrations = []postgres.Set{{Name: "reconcile", FS: migrations()}}
-
-func migrations() fs.FS {
-	sub, err := fs.Sub(files, "migrations")
-	if err != nil {
-		panic(err) // the path is a constant
-	}
-	return sub
-}
+var Migrations = []postgres.Set{postgres.Files("reconcile", files)}
 
 type runRow struct {
 	ID        string

@@ -5,7 +5,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"time"
 
@@ -23,15 +22,7 @@ import (
 var files embed.FS
 
 // Migrations are the consume log and this service's own table.
-var Migrations = []postgres.Set{inbox.Migrations, audit.Migrations, {Name: "search", FS: migrations()}}
-
-func migrations() fs.FS {
-	dir, err := fs.Sub(files, "migrations")
-	if err != nil {
-		panic(err) // the folder is part of the binary
-	}
-	return dir
-}
+var Migrations = []postgres.Set{inbox.Migrations, audit.Migrations, postgres.Files("search", files)}
 
 // definition is the index. Another mapping needs a rebuild: until then this build writes nothing. Times are date_nanos
 // because date would cut off microseconds, and orders made in the same millisecond would be sorted wrongly.
