@@ -10,7 +10,6 @@ import (
 
 	"example.com/paycast/shared/audit"
 	"example.com/paycast/shared/ops"
-	"example.com/paycast/shared/postgres"
 )
 
 // Mount opens the outbox to operators. The database needs audit.Migrations as well.
@@ -51,8 +50,6 @@ type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
-var errDryRun = errors.New("a dry run ends here")
-
 // unreadable answers somebody who only wanted to look.
 func unreadable(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error) {
 	log.ErrorContext(r.Context(), "the outbox could not be read", "asked", r.URL.Path, "error", err)
@@ -91,22 +88,13 @@ func act[T any](db *gorm.DB, log *slog.Logger, k kind, verb string, do func(tx *
 		}
 		var thing T
 		var detail string
-		err = postgres.Transaction(r.Context(), db, func(tx *gorm.DB) (err error) {
-			if thing, detail, err = do(tx, id, r); err != nil {
-				return err
-			}
-			if err := audit.Write(r.Context(), tx, by, verb, k.object+id, detail); err != nil {
-				return err
-			}
-			if r.URL.Query().Get("dry_run") == "true" {
-				return errDryRun
-			}
-			return nil
+		dry := audit.DryRun(r)
+		err = audit.Act(r.Context(), db, by, verb, k.object+id, dry, func(tx *gorm.DB) (string, error) {
+			thing, detail, err = do(tx, id, r)
+			return detail, err
 		})
 		var refused refusal
 		switch {
-		case errors.Is(err, errDryRun):
-			ops.WriteJSON(w, http.StatusOK, thing)
 		case errors.Is(err, gorm.ErrRecordNotFound):
 			ops.Problem(w, http.StatusNotFound, "not-found", fmt.Sprintf(k.missing, id))
 		case errors.As(err, &refused):
@@ -115,7 +103,9 @@ func act[T any](db *gorm.DB, log *slog.Logger, k kind, verb string, do func(tx *
 			log.ErrorContext(r.Context(), "an operator's change failed", "verb", verb, "of", k.object+id, "error", err)
 			ops.Problem(w, http.StatusServiceUnavailable, "database", "nothing was changed; see the log")
 		default:
-			log.InfoContext(r.Context(), "an operator changed the outbox", "verb", verb, "of", k.object+id, "what", detail, "actor", by.Actor)
+			if !dry {
+				log.InfoContext(r.Context(), "an operator changed the outbox", "verb", verb, "of", k.object+id, "what", detail, "actor", by.Actor)
+			}
 			ops.WriteJSON(w, http.StatusOK, thing)
 		}
 	})
