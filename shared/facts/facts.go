@@ -87,6 +87,7 @@ type Fact struct {
 type Effect struct {
 	Kind    string `json:"kind"`              // for example CREDIT, PAID, DOCUMENT
 	Ref     string `json:"ref"`               // the effect's own id
+	UserID  string `json:"user_id,omitempty"` // whose it is, where that must be the order's user; empty from a service that does not tell
 	Amount  int64  `json:"amount,omitempty"`  // in the effect's own unit; positive also for what takes back
 	Version int64  `json:"version,omitempty"` // of the aggregate, where the effect is a copy of it
 	Digest  string `json:"digest,omitempty"`  // of the copy's Contents; empty from a service that does not tell

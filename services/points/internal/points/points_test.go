@@ -110,5 +110,5 @@ func TestFactsShowTheEffectThatIsThere(t *testing.T) {
 	fact := page.Facts[0]
 	require.Equal(t, "applied", fact["outcome"])
 	require.Equal(t, e.Hash(), fact["hash"])
-	require.Equal(t, map[string]any{"kind": "CREDIT", "ref": fmt.Sprint(s.count("SELECT entry_id FROM t_ledger")), "amount": 12., "copies": 1.}, fact["effect"])
+	require.Equal(t, map[string]any{"kind": "CREDIT", "ref": fmt.Sprint(s.count("SELECT entry_id FROM t_ledger")), "user_id": "ann", "amount": 12., "copies": 1.}, fact["effect"])
 }

@@ -13,6 +13,7 @@ import (
 
 	"example.com/paycast/services/points/internal/points"
 	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/facts"
 	"example.com/paycast/shared/postgres"
 	"example.com/paycast/shared/service"
 	"example.com/paycast/shared/testkit"
@@ -70,6 +71,26 @@ func (s *stack) get(addr, path string, out any) error {
 		return fmt.Errorf("%s answers %d", path, resp.StatusCode)
 	}
 	return json.NewDecoder(resp.Body).Decode(out)
+}
+
+// facts are what reconciliation is told; they are on one page.
+func (s *stack) facts() (page facts.GroupPage) {
+	s.t.Helper()
+	require.NoError(s.t, s.get("OPS_ADDR", "/ops/facts", &page))
+	return page
+}
+
+// byHand does to the tables what the service never would, and the ledger's trigger forbids.
+func (s *stack) byHand(statements ...string) {
+	s.t.Helper()
+	require.NoError(s.t, s.db.Transaction(func(tx *gorm.DB) error {
+		for _, statement := range append([]string{"SET LOCAL session_replication_role = replica"}, statements...) {
+			if err := tx.Exec(statement).Error; err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
 }
 
 type account struct {

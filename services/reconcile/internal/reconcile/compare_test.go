@@ -146,6 +146,12 @@ var damages = []damage{
 	}, one(EffectUnexpected, "points", order1, "0001-v1")},
 	{"the wrong number of points was credited", func(s *Snapshot) { s.find("points").fact(paid1).Effect.Amount = 124 }, one(EffectDiffers, "points", order1, paid1)},
 	{"more was taken back than was credited", func(s *Snapshot) { s.find("points").fact(cancel2).Effect.Amount = 1 }, one(EffectDiffers, "points", order2, cancel2)},
+	{"another user was credited", func(s *Snapshot) { s.find("points").fact(paid1).Effect.UserID = "user-2" }, one(EffectDiffers, "points", order1, paid1)},
+	{"another user was credited, and it was taken back from there", func(s *Snapshot) {
+		s.find("points").fact("0002-v2").Effect.UserID = "user-2"
+		s.find("points").fact(cancel2).Effect.UserID = "user-2"
+	}, one(EffectDiffers, "points", order2, "0002-v2")},
+	{"it was taken back from another user", func(s *Snapshot) { s.find("points").fact(cancel2).Effect.UserID = "user-2" }, one(EffectDiffers, "points", order2, cancel2)},
 	{"something was taken back although the payment was refused", func(s *Snapshot) {
 		unfinish(s, "points", "0002-v2", "REJECTED")
 	}, one(EffectUnexpected, "points", order2, cancel2)},
@@ -166,6 +172,7 @@ var damages = []damage{
 	{"the order's state was set back, and so its contents are others", func(s *Snapshot) {
 		s.Orders[0].Status, s.Orders[0].Digest = event.StatusCreated, "other"
 	}, one(History, "", order1, "")},
+	{"the notice of a payment is that of a cancellation", func(s *Snapshot) { s.find("notify").fact(paid1).Effect.Kind = canceled }, one(EffectMissing, "notify", order1, paid1)},
 	{"a notice was given up", func(s *Snapshot) { s.find("notify").fact(paid1).Effect.State = "FAILED" }, one(EffectFailed, "notify", order1, paid1)},
 	{"nobody knows whether a notice was sent", func(s *Snapshot) { s.find("notify").fact(paid1).Effect.State = "UNKNOWN" }, one(EffectUnknown, "notify", order1, paid1)},
 	{"a notice is pending for an hour", func(s *Snapshot) {
@@ -233,6 +240,7 @@ var legal = []damage{
 	}},
 	{name: "a source that does not tell what its orders contain", do: func(s *Snapshot) { s.Orders[0].Digest = "" }},
 	{name: "a service that does not tell what its copies contain", do: func(s *Snapshot) { s.find("search").fact(paid1).Effect.Digest = "" }},
+	{name: "a service that does not tell whose its effects are", do: func(s *Snapshot) { s.find("points").fact(paid1).Effect.UserID = "" }},
 	{name: "a copied service with effects of its own kind", do: func(s *Snapshot) {
 		g := Group{Name: "coupons", Committed: s.Groups[0].Committed}
 		for _, o := range s.Orders {
@@ -312,7 +320,7 @@ func TestFindingsAreExactlyTheDamages(t *testing.T) {
 			hurt := func(kind, group, eventID string) {
 				want = append(want, Finding{Kind: kind, Group: group, OrderNo: o.OrderNo, EventID: eventID})
 			}
-			switch rapid.IntRange(0, 10).Draw(t, "damage") {
+			switch rapid.IntRange(0, 11).Draw(t, "damage") {
 			case 0: // none
 			case 1:
 				e.Status = "DEAD"
@@ -355,6 +363,11 @@ func TestFindingsAreExactlyTheDamages(t *testing.T) {
 			case 10:
 				if newest && g.Name == "search" {
 					f.Effect.Digest = "other"
+					hurt(EffectDiffers, g.Name, e.EventID)
+				}
+			case 11:
+				if f.Effect != nil && g.Name == "points" {
+					f.Effect.UserID = "user-2"
 					hurt(EffectDiffers, g.Name, e.EventID)
 				}
 			}

@@ -157,6 +157,7 @@ func TestRunsAgreeThenDifferThenAgreeAgain(t *testing.T) {
 
 	w.change(func(s *Snapshot) {
 		s.find("points").lose(paid1)
+		s.find("points").fact("0002-v2").Effect.UserID = "user-2"
 		s.find("notify").fact(cancel2).Effect.State = "FAILED"
 		s.find("search").fact("0003-v2").Effect.Digest = "other"
 		s.find("points").Faults = []facts.Fault{{Ref: "user-1", Detail: "balance 7, entries 6"}}
@@ -174,6 +175,7 @@ func TestRunsAgreeThenDifferThenAgreeAgain(t *testing.T) {
 		{Kind: UnknownEvent, Group: "search", OrderNo: "nowhere", EventID: "forged"},
 		{Kind: Missing, Group: "points", OrderNo: order1, EventID: paid1},
 		{Kind: EffectFailed, Group: "notify", OrderNo: order2, EventID: cancel2},
+		{Kind: EffectDiffers, Group: "points", OrderNo: order2, EventID: "0002-v2"},
 		{Kind: EffectDiffers, Group: "search", OrderNo: "order-0003", EventID: "0003-v2"},
 	}, got)
 	require.Equal(t, 1, run.Checked.Groups["points"][Missing])

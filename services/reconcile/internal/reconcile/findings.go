@@ -65,7 +65,7 @@ var nextStep = map[string]string{
 	EffectMissing:    "the log says done but the effect is not there: reapply the event in this service",
 	EffectRepeated:   "the unique key of the effect: it is there more than once",
 	EffectUnexpected: "an effect that this event may not have",
-	EffectDiffers:    "the effect's amount, version, state or contents against the order; a wrong copy is made anew by its service's rebuild",
+	EffectDiffers:    "the effect's user, amount, version, state or contents against the order; a wrong copy is made anew by its service's rebuild",
 	EffectFailed:     "the command that was given up (/ops/commands)",
 	EffectUnknown:    "ask the other side whether it has done the command, before it is sent again (/ops/commands)",
 	EffectLate:       "the sender: is it running, is its rate 0, what does the other side answer (/ops/commands)",

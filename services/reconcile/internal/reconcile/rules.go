@@ -100,9 +100,11 @@ func (c *comparison) effectFault(g Group, o facts.Order, r row, payment *row) (k
 		return EffectUnexpected, fmt.Sprintf("%s %s does not belong to this event", e.Kind, e.Ref)
 	}
 	switch {
+	case e.UserID != "" && e.UserID != o.UserID && (e.Kind != reversal || e.UserID != creditOf(payment).UserID):
+		return EffectDiffers, fmt.Sprintf("%s %s is another user's than the order", e.Kind, e.Ref)
 	case e.Kind == credit && e.Amount != pointsFor(o):
 		return EffectDiffers, fmt.Sprintf("credited %d for %d minor units of %s, expected %d", e.Amount, o.Amount, o.Currency, pointsFor(o))
-	case e.Kind == reversal && e.Amount != pointsFor(o) && e.Amount != amountOf(payment):
+	case e.Kind == reversal && e.Amount != pointsFor(o) && e.Amount != creditOf(payment).Amount:
 		return EffectDiffers, fmt.Sprintf("reversed %d, expected %d", e.Amount, pointsFor(o))
 	}
 	switch e.State {
@@ -118,12 +120,13 @@ func (c *comparison) effectFault(g Group, o facts.Order, r row, payment *row) (k
 	return "", ""
 }
 
-// amountOf is what r did, or -1.
-func amountOf(r *row) int64 {
-	if r.fact == nil || r.fact.Effect == nil {
-		return -1
+// creditOf is what the payment did. A reversal takes that back, whoever has it: what is wrong with it is reported there, and
+// not once more. Where it did nothing there is no amount that a reversal could have.
+func creditOf(payment *row) facts.Effect {
+	if payment.fact == nil || payment.fact.Effect == nil {
+		return facts.Effect{Amount: -1}
 	}
-	return r.fact.Effect.Amount
+	return *payment.fact.Effect
 }
 
 // document checks the group's copy of the order, which every event of the order shows as it is now. It must be what the

@@ -71,9 +71,9 @@ func appliedFact(group string, o facts.Order, e facts.Sent) facts.Fact {
 	case group == "search":
 		effect.Kind, effect.Version, effect.State, effect.Digest = document, o.Version, o.Status, o.Digest
 	case group == "points" && e.EventType == event.PaymentSucceeded:
-		effect.Kind, effect.Amount = credit, o.Amount/100
+		effect.Kind, effect.UserID, effect.Amount = credit, o.UserID, o.Amount/100
 	case group == "points" && paidCancel:
-		effect.Kind, effect.Amount = reversal, o.Amount/100
+		effect.Kind, effect.UserID, effect.Amount = reversal, o.UserID, o.Amount/100
 	case group == "notify" && e.EventType == event.PaymentSucceeded:
 		effect.Kind, effect.State = paid, "SENT"
 	case group == "notify" && paidCancel:
