@@ -10,8 +10,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"example.com/paycast/services/notify/internal/notify"
+	"example.com/paycast/shared/archive"
 	"example.com/paycast/shared/event"
 	"example.com/paycast/shared/facts"
+	"example.com/paycast/shared/inbox"
+	"example.com/paycast/shared/postgres"
 )
 
 func TestOnePaymentIsOneMessage(t *testing.T) {
@@ -121,6 +125,48 @@ func TestFactsShowTheCommandAndWhatNoEventStandsBehind(t *testing.T) {
 	require.Equal(t, &facts.Effect{Kind: "PAID", Ref: command.CommandID, State: "PENDING", Copies: 1}, page.Facts[0].Effect)
 	require.Len(t, page.Faults, 1)
 	require.Equal(t, stray, page.Faults[0].Ref)
+}
+
+func TestCommandThatIsNotWhatItsEventMadeIsAFault(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	p, broker := s.consumer()
+	const altered, redirected, reworded, old, archived = "altered", "redirected", "reworded", "old", "archived"
+	orders := []string{altered, redirected, reworded, old, archived, "whole"}
+	commands := map[string]notification{}
+	for _, no := range orders {
+		produce(t, broker, paid(t, no))
+	}
+	for _, no := range orders {
+		require.Eventually(t, func() bool { return len(p.notifications(t, no)) == 1 }, soon, 20*time.Millisecond)
+		commands[no] = p.notifications(t, no)[0]
+	}
+	byHand := func(statement, no string) {
+		t.Helper()
+		_, err := s.db.Exec(t.Context(), statement, no)
+		require.NoError(t, err)
+	}
+	byHand("UPDATE t_notification_command SET text = text || '!' WHERE order_no = $1", altered)
+	byHand("UPDATE t_notification_command SET order_no = 'elsewhere' WHERE order_no = $1", redirected)
+	// What an earlier release has left behind is no damage.
+	byHand("UPDATE t_notification_command SET text = 'paid', text_digest = sha256('paid') WHERE order_no = $1", reworded)
+	byHand("UPDATE t_notification_command SET text = 'paid', text_digest = NULL WHERE order_no = $1", old)
+	byHand(`UPDATE t_message_consume SET first_received_at = now() - interval '2 hours', updated_at = now() - interval '2 hours'
+		WHERE aggregate_id = $1`, archived)
+	db, err := postgres.Open(t.Context(), s.env["DATABASE_URL"], "test")
+	require.NoError(t, err)
+	t.Cleanup(func() { postgres.Close(db) })
+	moved, err := inbox.Archive(t.Context(), db, notify.Group, archive.Retention{Window: time.Hour, Kafka: time.Hour, Replay: time.Hour})
+	require.NoError(t, err)
+	require.Equal(t, 1, moved)
+
+	var page facts.GroupPage
+	require.NoError(t, p.ops.GetJSON(t.Context(), "/ops/facts", nil, &page))
+	require.Len(t, page.Facts, len(orders))
+	require.ElementsMatch(t, []facts.Fault{
+		{Ref: commands[altered].CommandID, OrderNo: altered, EventID: commands[altered].EventID, Detail: "the text is not the one that was written"},
+		{Ref: commands[redirected].CommandID, OrderNo: "elsewhere", EventID: commands[redirected].EventID, Detail: "a command without an applied event of its order"},
+	}, page.Faults)
 }
 
 func TestAPIRefusesWhatCannotBeAnOrder(t *testing.T) {

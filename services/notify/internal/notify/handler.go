@@ -33,8 +33,8 @@ func handle(ctx context.Context, tx *gorm.DB, e event.Event) error {
 }
 
 const insertCommand = `
-INSERT INTO t_notification_command (command_id, event_id, order_no, kind, text, trace_parent)
-VALUES (@id, @event_id, @order_no, @kind, @text, nullif(@trace_parent, ''))
+INSERT INTO t_notification_command (command_id, event_id, order_no, kind, text, text_digest, trace_parent)
+VALUES (@id, @event_id, @order_no, @kind, @text, sha256(convert_to(@text, 'UTF8')), nullif(@trace_parent, ''))
 ON CONFLICT ON CONSTRAINT notification_once DO NOTHING`
 
 func write(ctx context.Context, tx *gorm.DB, e event.Event, kind, text string) error {
