@@ -184,7 +184,8 @@ func TestNextClaimDoesNotWaitUntilTheOneBeforeIsRead(t *testing.T) {
 	s.requireOrdered(40)
 }
 
-// The delay is at least what the row says, and at most what passed here.
+// The delay is at least what the row says. At most it is what passed here, and once more what of that was not the wait: for
+// the relay a claim begins somewhat earlier than for the server.
 func TestDelayCountsTheWaitForATurnOnce(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -195,11 +196,12 @@ func TestDelayCountsTheWaitForATurnOnce(t *testing.T) {
 	begun := time.Now()
 	s.append(created("O-1", 1))
 	s.run(func(c *Config) { c.Metrics = reg })
+	const wait = 500 * time.Millisecond
 	testkit.Eventually(t, soon, func() error {
-		var waits bool
+		var waited bool
 		if err := s.sql.QueryRow(t.Context(), `select exists (select from pg_stat_activity where datname = current_database()
-			and wait_event = 'advisory' and query_start < clock_timestamp() - interval '500 milliseconds')`).Scan(&waits); err != nil || !waits {
-			return fmt.Errorf("the claim has not waited for half a second (%w)", err)
+			and wait_event = 'advisory' and query_start < clock_timestamp() - $1::interval)`, wait).Scan(&waited); err != nil || !waited {
+			return fmt.Errorf("the claim has not waited for %v (%w)", wait, err)
 		}
 		return nil
 	})
@@ -216,7 +218,8 @@ func TestDelayCountsTheWaitForATurnOnce(t *testing.T) {
 		}
 		return errors.New("not settled yet")
 	})
-	require.LessOrEqual(t, delay, time.Since(begun).Seconds())
+	passed := time.Since(begun)
+	require.LessOrEqual(t, delay, (passed + passed - wait).Seconds())
 	require.Equal(t, 1, s.count("extract(epoch from sent_at - created_at) <= $1::float8", delay))
 }
 
