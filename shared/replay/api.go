@@ -68,7 +68,7 @@ func read(req *http.Request) (a asked, dry bool, err error) {
 	if err := d.Decode(&a); err != nil {
 		return a, false, errors.Join(errBody, err)
 	}
-	return a, req.URL.Query().Get("dry_run") == "true", a.Check()
+	return a, audit.DryRun(req), a.Check()
 }
 
 func (r *Replays) plan(req *http.Request) (any, error) {

@@ -15,7 +15,6 @@ import (
 
 	"gorm.io/gorm"
 
-	"example.com/paycast/shared/audit"
 	"example.com/paycast/shared/inbox"
 	"example.com/paycast/shared/lease"
 )
@@ -198,13 +197,13 @@ func hashOf(items []Item) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// recorded writes the audit row of a step, in the step's own transaction.
-func recorded(ctx context.Context, tx *gorm.DB, by audit.By, verb string, j Job) error {
+// told is what the audit says of a job at each step.
+func (j Job) told() string {
 	what := fmt.Sprintf("%d messages, hash %.12s; %s", j.Items, j.IDsHash, tally(j.States))
 	if len(j.Results) > 0 {
 		what += "; " + tally(j.Results)
 	}
-	return audit.Write(ctx, tx, by, verb, object(j.JobID), what)
+	return what
 }
 
 func tally(of map[string]int64) string {

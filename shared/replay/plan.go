@@ -3,7 +3,6 @@ package replay
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -13,7 +12,6 @@ import (
 
 	"example.com/paycast/shared/audit"
 	"example.com/paycast/shared/event"
-	"example.com/paycast/shared/postgres"
 )
 
 // Selection says what to handle once more. What is given narrows; at least one thing must be given. Class and Code are
@@ -95,15 +93,15 @@ func (r *Replays) Plan(ctx context.Context, by audit.By, s Selection, rate int, 
 	if err != nil {
 		return Job{}, err
 	}
+	id := "r-" + strings.ReplaceAll(uuid.NewString(), "-", "")[:12]
 	var job Job
-	err = postgres.Transaction(ctx, r.DB, func(tx *gorm.DB) error {
-		id := "r-" + strings.ReplaceAll(uuid.NewString(), "-", "")[:12]
+	err = audit.Act(ctx, r.DB, by, "plan", object(id), dry, func(tx *gorm.DB) (string, error) {
 		err := tx.Table("t_replay_job").Create(map[string]any{
 			"job_id": id, "consumer_group": r.Group, "rate": rate, "selection": string(asked), "items": len(items),
 			"ids_hash": hashOf(items), "planned_by": by.Actor, "reason": by.Reason,
 		}).Error
 		if err != nil {
-			return fmt.Errorf("keeping the plan: %w", err)
+			return "", fmt.Errorf("keeping the plan: %w", err)
 		}
 		rows := make([]map[string]any, len(items))
 		for i, item := range items {
@@ -113,26 +111,13 @@ func (r *Replays) Plan(ctx context.Context, by audit.By, s Selection, rate int, 
 			}
 		}
 		if err := tx.Table("t_replay_item").CreateInBatches(rows, 500).Error; err != nil {
-			return fmt.Errorf("freezing the ids: %w", err)
+			return "", fmt.Errorf("freezing the ids: %w", err)
 		}
-		if job, err = r.get(tx, id); err != nil {
-			return err
-		}
-		if err := recorded(ctx, tx, by, "plan", job); err != nil {
-			return err
-		}
-		if dry {
-			return errDryRun
-		}
-		return nil
+		job, err = r.get(tx, id)
+		return job.told(), err
 	})
-	if errors.Is(err, errDryRun) {
-		err = nil
-	}
 	return job, err
 }
-
-var errDryRun = errors.New("a dry run ends here")
 
 func (r *Replays) choose(ctx context.Context, s Selection) ([]Item, error) {
 	db := r.DB.WithContext(ctx)

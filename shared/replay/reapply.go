@@ -12,7 +12,6 @@ import (
 	"example.com/paycast/shared/audit"
 	"example.com/paycast/shared/event"
 	"example.com/paycast/shared/inbox"
-	"example.com/paycast/shared/postgres"
 )
 
 // Reapplied is what Reapply has put into the lane, or with a dry run would.
@@ -56,25 +55,14 @@ func (r *Replays) Reapply(ctx context.Context, by audit.By, eventID string, sure
 	if r.ReachesPeople {
 		told.People = 1
 	}
-	err = postgres.Transaction(ctx, r.DB, func(tx *gorm.DB) error {
-		if err := inbox.Reapply(ctx, tx, r.Group, record, told.ReplayID); err != nil {
-			return err
-		}
-		detail := fmt.Sprintf("%s of order %s, %s", e.Type, e.AggregateID, told.ReplayID)
-		if err := audit.Write(ctx, tx, by, "reapply", "event/"+e.ID, detail); err != nil {
-			return err
-		}
-		if dry {
-			return errDryRun
-		}
-		return nil
+	err = audit.Act(ctx, r.DB, by, "reapply", "event/"+e.ID, dry, func(tx *gorm.DB) (string, error) {
+		err := inbox.Reapply(ctx, tx, r.Group, record, told.ReplayID)
+		return fmt.Sprintf("%s of order %s, %s", e.Type, e.AggregateID, told.ReplayID), err
 	})
 	switch {
-	case errors.Is(err, errDryRun):
-		return told, nil
 	case errors.Is(err, inbox.ErrNotApplied):
 		return told, fmt.Errorf("%w: %w", ErrNotApplied, err)
-	case err == nil:
+	case err == nil && !dry:
 		r.Log.Warn("an event is applied again", "group", r.Group, "event_id", e.ID, "order_no", e.AggregateID, "actor", by.Actor)
 		r.Nudge()
 	}

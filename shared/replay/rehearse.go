@@ -10,7 +10,6 @@ import (
 
 	"example.com/paycast/shared/audit"
 	"example.com/paycast/shared/inbox"
-	"example.com/paycast/shared/postgres"
 )
 
 // ErrNotRehearsable is what Try says of a handler whose effect is elsewhere: it cannot be rolled back.
@@ -85,7 +84,7 @@ func (r *Replays) Rehearse(ctx context.Context, by audit.By, id string) (Rehears
 		job.Results[result] = int64(n)
 	}
 	ctx = context.WithoutCancel(ctx) // what was done is recorded, though the one who asked may be gone
-	return told, postgres.Transaction(ctx, r.DB, func(tx *gorm.DB) error { return recorded(ctx, tx, by, verb, job) })
+	return told, audit.Act(ctx, r.DB, by, verb, object(id), false, func(*gorm.DB) (string, error) { return job.told(), nil })
 }
 
 // rehearseOne tells what would become of a message; together with ErrNotRehearsable, what the log makes expect of it.

@@ -15,6 +15,7 @@ import (
 	"example.com/paycast/shared/inbox"
 	"example.com/paycast/shared/ops"
 	"example.com/paycast/shared/postgres"
+	"example.com/paycast/shared/replay"
 )
 
 var openLetters = map[string]any{"event_type": event.PaymentSucceeded}
@@ -32,6 +33,10 @@ func TestPlanFreezesWhatRunsAndEachIsAppliedOnceWithItsOwnIDAndBytes(t *testing.
 	w := newWorld(t)
 	c, _ := w.start()
 	first := w.letters("first", 15)
+	var tried replay.Job
+	require.NoError(t, c.PostJSON(t.Context(), "/ops/replays?dry_run=true", body(map[string]any{"selection": openLetters}), &tried))
+	require.Equal(t, 15, tried.Items)
+	require.Zero(t, w.count("t_replay_job")+w.count("t_audit"), "a dry run keeps nothing")
 	job := w.plan(c, openLetters, 200)
 	require.Equal(t, 15, job.Items)
 	require.Equal(t, map[string]int64{"new": 15}, job.Forecasts)

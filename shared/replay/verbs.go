@@ -2,7 +2,6 @@ package replay
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,17 +40,17 @@ UPDATE t_replay_job SET state = 'CANCELED', cause = NULL, ended_at = now(), upda
 // Do carries out run, pause, resume or cancel, with its audit row. With dry it does all of it, answers the job as it
 // would be, and rolls back. Run and resume begin with one message, whatever ran before.
 func (r *Replays) Do(ctx context.Context, by audit.By, id, verb string, sure Confirmation, dry bool) (job Job, err error) {
-	err = postgres.Transaction(ctx, r.DB, func(tx *gorm.DB) error {
+	err = audit.Act(ctx, r.DB, by, verb, object(id), dry, func(tx *gorm.DB) (string, error) {
 		tx = tx.WithContext(ctx)
 		// The row's lock makes this and the loop's steps take turns.
 		if err := tx.Exec("SELECT FROM t_replay_job WHERE consumer_group = ? AND job_id = ? FOR UPDATE", r.Group, id).Error; err != nil {
-			return fmt.Errorf("locking the replay: %w", err)
+			return "", fmt.Errorf("locking the replay: %w", err)
 		}
 		if job, err = r.get(tx, id); err != nil {
-			return err
+			return "", err
 		}
 		if !slices.Contains(from[verb], job.State) {
-			return fmt.Errorf("%w: it is %s, and %s needs %s", ErrState, job.State, verb, strings.Join(from[verb], " or "))
+			return "", fmt.Errorf("%w: it is %s, and %s needs %s", ErrState, job.State, verb, strings.Join(from[verb], " or "))
 		}
 		args := map[string]any{"id": id, "by": by.Actor}
 		statement := cancelJob
@@ -61,29 +60,18 @@ func (r *Replays) Do(ctx context.Context, by audit.By, id, verb string, sure Con
 		case "run", "resume":
 			statement, args["lag"] = startJob, r.Lag()
 			if err := r.mayStart(tx, job, sure, dry); err != nil {
-				return err
+				return "", err
 			}
 		}
 		if err := tx.Exec(statement, args).Error; err != nil {
 			if postgres.IsUnique(err, "replay_one_at_a_time") {
-				return ErrOther
+				return "", ErrOther
 			}
-			return fmt.Errorf("carrying out %s: %w", verb, err)
+			return "", fmt.Errorf("carrying out %s: %w", verb, err)
 		}
-		if job, err = r.get(tx, id); err != nil {
-			return err
-		}
-		if err := recorded(ctx, tx, by, verb, job); err != nil {
-			return err
-		}
-		if dry {
-			return errDryRun
-		}
-		return nil
+		job, err = r.get(tx, id)
+		return job.told(), err
 	})
-	if errors.Is(err, errDryRun) {
-		err = nil
-	}
 	return job, err
 }
 

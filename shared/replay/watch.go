@@ -125,5 +125,5 @@ func (r *Replays) byItself(ctx context.Context, tx *gorm.DB, id, verb, cause str
 	if err != nil {
 		return err
 	}
-	return recorded(ctx, tx, audit.By{Actor: *job.StartedBy, Reason: cause[:min(len(cause), 512)]}, verb, job)
+	return audit.Write(ctx, tx, audit.By{Actor: *job.StartedBy, Reason: cause[:min(len(cause), 512)]}, verb, object(id), job.told())
 }
