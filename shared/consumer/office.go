@@ -12,7 +12,6 @@ import (
 	"example.com/paycast/shared/audit"
 	"example.com/paycast/shared/inbox"
 	"example.com/paycast/shared/ops"
-	"example.com/paycast/shared/postgres"
 )
 
 // getLetter shows one letter and what was done to it, without its contents.
@@ -42,11 +41,10 @@ func (c *consumer) letterContents(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var contents inbox.Contents
-	err := postgres.Transaction(r.Context(), c.DB, func(tx *gorm.DB) (err error) {
-		if _, contents, err = inbox.Show(r.Context(), tx, c.Group, id); err != nil {
-			return err
-		}
-		return audit.Write(r.Context(), tx, by, "see contents", letterObject(id), "")
+	// Never dry: that would show them and record nothing.
+	err := audit.Act(r.Context(), c.DB, by, "see contents", letterObject(id), false, func(tx *gorm.DB) (_ string, err error) {
+		_, contents, err = inbox.Show(r.Context(), tx, c.Group, id)
+		return "", err
 	})
 	if err != nil {
 		c.refuse(w, "showing the contents of a dead letter", err)
@@ -55,8 +53,6 @@ func (c *consumer) letterContents(w http.ResponseWriter, r *http.Request) {
 	c.log.Warn("the contents of a dead letter are shown", "group", c.Group, "letter_id", id, "actor", by.Actor)
 	ops.WriteJSON(w, http.StatusOK, map[string]any{"group": c.Group, "contents": contents})
 }
-
-var errDryRun = errors.New("a dry run ends here")
 
 // decideLetter carries out release, discard or skip. Who and why are recorded with the change, both or neither. With
 // ?dry_run=true all of it is done, the answer shows the letter as it would be, and the transaction is rolled back.
@@ -76,27 +72,18 @@ func (c *consumer) decideLetter(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var letter inbox.Letter
-	err := postgres.Transaction(r.Context(), c.DB, func(tx *gorm.DB) (err error) {
-		if err := decide(tx); err != nil {
-			return err
+	dry := audit.DryRun(r)
+	err := audit.Act(r.Context(), c.DB, by, verb, letterObject(id), dry, func(tx *gorm.DB) (place string, err error) {
+		if err = decide(tx); err == nil {
+			letter, _, err = inbox.Show(r.Context(), tx, c.Group, id)
 		}
-		if letter, _, err = inbox.Show(r.Context(), tx, c.Group, id); err != nil {
-			return err
-		}
-		place := fmt.Sprintf("%s, at %s/%d/%d", letter.ErrorClass, letter.Topic, letter.Partition, letter.Offset)
-		if err := audit.Write(r.Context(), tx, by, verb, letterObject(id), place); err != nil {
-			return err
-		}
-		if r.URL.Query().Get("dry_run") == "true" {
-			return errDryRun
-		}
-		return nil
+		return fmt.Sprintf("%s, at %s/%d/%d", letter.ErrorClass, letter.Topic, letter.Partition, letter.Offset), err
 	})
-	if err != nil && !errors.Is(err, errDryRun) {
+	if err != nil {
 		c.refuse(w, "deciding about a dead letter", err)
 		return
 	}
-	if err == nil {
+	if !dry {
 		c.log.Warn("decision about a dead letter", "group", c.Group, "letter_id", id, "decision", verb, "actor", by.Actor)
 		c.nudge()
 	}
@@ -115,28 +102,23 @@ func (c *consumer) eraseLetters(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var erased inbox.Erased
-	err := postgres.Transaction(r.Context(), c.DB, func(tx *gorm.DB) (err error) {
+	dry := audit.DryRun(r)
+	err := audit.Act(r.Context(), c.DB, asked.By, "erase", "letters", dry, func(tx *gorm.DB) (_ string, err error) {
 		if erased, err = inbox.Erase(r.Context(), tx, c.Group, asked.UserID, inbox.Decision{By: asked.Actor, Reason: asked.Reason}); err != nil {
-			return err
-		}
-		if err := audit.Write(r.Context(), tx, asked.By, "erase", "letters", fmt.Sprintf("%d erased", erased.Letters)); err != nil {
-			return err
+			return "", err
 		}
 		for _, id := range erased.Events {
 			if err := audit.Write(r.Context(), tx, asked.By, "erase", "event/"+id, "it was unfinished, and is discarded"); err != nil {
-				return err
+				return "", err
 			}
 		}
-		if r.URL.Query().Get("dry_run") == "true" {
-			return errDryRun
-		}
-		return nil
+		return fmt.Sprintf("%d erased", erased.Letters), nil
 	})
-	if err != nil && !errors.Is(err, errDryRun) {
+	if err != nil {
 		c.refuse(w, "erasing dead letters", err)
 		return
 	}
-	if err == nil {
+	if !dry {
 		c.log.Warn("what names a customer is erased", "group", c.Group, "letters", erased.Letters, "unfinished", len(erased.Events), "actor", asked.Actor)
 		c.nudge()
 	}

@@ -52,8 +52,8 @@ func TestAnOperatorReleasesADeadLetterAndWhatItHeldFollows(t *testing.T) {
 	}
 	status, _ := w.ops(http.MethodPost, at+"/contents", `{}`)
 	require.Equal(t, http.StatusBadRequest, status, "nobody in particular sees nothing")
-	status, body = w.ops(http.MethodPost, at+"/contents", `{"actor": "ann", "reason": "the customer asks"}`)
-	require.Equal(t, http.StatusOK, status)
+	status, body = w.ops(http.MethodPost, at+"/contents?dry_run=true", `{"actor": "ann", "reason": "the customer asks"}`)
+	require.Equal(t, http.StatusOK, status, "there is no looking without being seen")
 	require.NoError(t, json.Unmarshal([]byte(body), &shown))
 	require.Equal(t, paid("o-1").Payload, shown.Contents.Payload)
 
