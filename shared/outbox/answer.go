@@ -44,7 +44,7 @@ const (
 	codeNoBroker    = "out_of_brokers"
 	codeClogged     = "publisher_clogged" // all slots are taken by sends that were given up
 	codeConnection  = "connection_lost"
-	codeNoAnswer    = "no_answer"    // the handler panicked, or never called the publisher
+	codeNoAnswer    = "no_answer"    // the router's handler panicked, or never called the publisher
 	codeBreaker     = "breaker_open" // until the cause is put in its place; see causes
 	codeOther       = "other"
 

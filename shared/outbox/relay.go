@@ -143,7 +143,9 @@ func connect(c Config) (*pgxpool.Pool, error) {
 	conn.RuntimeParams["default_transaction_isolation"] = "read committed"
 	// Locks here are held for moments. One that is not, by a person or a session that hangs, must not stop other destinations.
 	conn.RuntimeParams["lock_timeout"] = "1s"
-	// A claim or a settle that a crash of the database undoes is done again: the event goes out twice, never lost.
+	// A claim or a settle that a crash of the database undoes is done again: the event goes out twice, never lost. What is
+	// undone is the newest, because the log is replayed from its start to where it ends: no settle outlives one before it, and
+	// order holds. Business commits are on other connections, and wait for the disk.
 	conn.RuntimeParams["synchronous_commit"] = "off"
 	pool, err := pgxpool.ParseConfig(c.DatabaseURL)
 	if err != nil {
