@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
-	"golang.org/x/text/currency"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 
@@ -33,9 +32,8 @@ const (
 )
 
 var (
-	phoneNumber  = regexp.MustCompile(`^\+[1-9][0-9]{6,14}$`) // E.164
-	currencyCode = regexp.MustCompile(`^[A-Z]{3}$`)
-	keyForm      = regexp.MustCompile(`^[!-~]{1,128}$`)
+	phoneNumber = regexp.MustCompile(`^\+[1-9][0-9]{6,14}$`) // E.164
+	keyForm     = regexp.MustCompile(`^[!-~]{1,128}$`)
 )
 
 // check names every field that is wrong, never its value.
@@ -47,8 +45,8 @@ func (n newOrder) check() error {
 	if !phoneNumber.MatchString(n.Phone) {
 		bad = append(bad, errors.New("phone must be a number in E.164 form, such as +15005550006"))
 	}
-	if _, err := currency.ParseISO(n.Currency); err != nil || !currencyCode.MatchString(n.Currency) {
-		bad = append(bad, errors.New("currency must be an ISO 4217 code in capitals"))
+	if _, ok := event.Exponent(n.Currency); !ok {
+		bad = append(bad, errors.New("currency must be an ISO 4217 code in capitals, of a currency with a minor unit"))
 	}
 	if length := utf8.RuneCountInString(n.Title); length < 1 || length > maxTitle {
 		bad = append(bad, fmt.Errorf("title must have 1 to %d characters", maxTitle))

@@ -59,7 +59,7 @@ func TestBadOrderIsRefusedByFieldAndLeavesNothing(t *testing.T) {
 		"phone":    {nil, "", "call me", "0163296000", "+44 1632 960001"},
 		"title":    {nil, "", 3, strings.Repeat("é", 201)},
 		"amount":   {nil, 0, -1, 19.99, "1999", 1_000_000_000_001},
-		"currency": {nil, "", "euro", "eur", "QQQ"},
+		"currency": {nil, "", 7, "euro", "eur", "QQQ", "XXX", "XTS", "XAU", "XDR"}, // the last four have no minor unit
 	} {
 		for _, value := range values {
 			body := orderBody()

@@ -3,36 +3,18 @@ package points
 import (
 	"errors"
 
-	"golang.org/x/text/currency"
+	"example.com/paycast/shared/event"
 )
-
-// exponents are the ISO 4217 currencies whose minor unit is not a hundredth. x/text knows which currencies exist, but
-// its digits are those that people write, which differ from ISO 4217 for some.
-var exponents = map[string]int{
-	"BIF": 0, "CLP": 0, "DJF": 0, "GNF": 0, "ISK": 0, "JPY": 0, "KMF": 0, "KRW": 0, "PYG": 0, "RWF": 0, "UGX": 0,
-	"UYI": 0, "VND": 0, "VUV": 0, "XAF": 0, "XOF": 0, "XPF": 0,
-	"BHD": 3, "IQD": 3, "JOD": 3, "KWD": 3, "LYD": 3, "OMR": 3, "TND": 3,
-	"CLF": 4, "UYW": 4,
-}
-
-// unitless codes are in ISO 4217 and have no minor unit: metals, accounting units, the code for tests.
-var unitless = map[string]bool{
-	"XAG": true, "XAU": true, "XPD": true, "XPT": true, "XBA": true, "XBB": true, "XBC": true, "XBD": true,
-	"XDR": true, "XSU": true, "XUA": true, "XTS": true, "XXX": true,
-}
 
 var errCurrency = errors.New("unknown currency")
 
 // pointsFor gives one point per major unit, rounded down. amount is in minor units and positive.
 func pointsFor(amount int64, code string) (int64, error) {
-	if unit, err := currency.ParseISO(code); err != nil || unit.String() != code || unitless[code] {
+	digits, ok := event.Exponent(code)
+	if !ok {
 		return 0, errCurrency
 	}
-	exponent, listed := exponents[code]
-	if !listed {
-		exponent = 2
-	}
-	for range exponent {
+	for range digits {
 		amount /= 10
 	}
 	return amount, nil
