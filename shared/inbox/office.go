@@ -145,60 +145,82 @@ func release(ctx context.Context, tx *gorm.DB, group string, id int64, replayID 
 	return ErrUnderWay
 }
 
-// The dead row of a letter stands for the same record, whatever has become of the letter's bytes since.
+// The dead row of a letter has its id and its place. What somebody has changed in the letter is made up for by the other:
+// a row that no open letter fits in both belongs to one that fits in either, so none is left without its letter. The place
+// alone is not enough where a row has a letter of its own: a topic that is made anew has the same places again.
 const itsRow = `
-WHERE consumer_group = @group AND event_id = @event_id AND topic = @topic AND partition = @partition AND "offset" = @offset
-  AND status = 'DEAD'`
+WHERE c.consumer_group = @group AND c.status = 'DEAD' AND (
+    c.event_id = @event_id AND (c.topic, c.partition, c."offset") = (@topic, @partition, @offset)
+    OR (c.event_id = @event_id OR (c.topic, c.partition, c."offset") = (@topic, @partition, @offset)) AND NOT EXISTS (
+        SELECT FROM t_dead_letter l
+        WHERE l.consumer_group = c.consumer_group AND l.event_id = c.event_id
+          AND (l.topic, l.partition, l."offset") = (c.topic, c.partition, c."offset")
+          AND l.state = 'OPEN' AND l.error_class <> 'conflict'))`
+
+// What the letter says comes as well: its lock must be had before anybody looks whether there is a dead row. In the order
+// in which batches lock.
+const itsAggregates = `
+SELECT aggregate_id FROM (
+    SELECT aggregate_id FROM t_dead_letter WHERE consumer_group = @group AND letter_id = @id AND aggregate_id IS NOT NULL
+    UNION SELECT c.aggregate_id FROM t_message_consume c` + itsRow + `) a
+ORDER BY aggregate_id COLLATE "C"`
 
 // Discarding ends a dead row and wakes the version that it held.
 const discardRow = `
-UPDATE t_message_consume SET status = 'REJECTED', outcome = 'discarded', skipped = false, updated_at = now()` + itsRow
+UPDATE t_message_consume c SET status = 'REJECTED', outcome = 'discarded', skipped = false, updated_at = now()` + itsRow + `
+RETURNING c.event_id, c.aggregate_id`
 
 // Discard ends a letter for good: its event will not be applied. Later versions that it held go on.
 func Discard(ctx context.Context, tx *gorm.DB, group string, id int64, why Decision) error {
-	return settle(tx.WithContext(ctx), group, id, discardRow, func(*gorm.DB) error {
+	return settle(tx.WithContext(ctx), group, id, discardRow, func(int) error {
 		return closeLetter(tx.WithContext(ctx), group, id, "DISCARDED", why)
 	})
 }
 
 const skipRow = `
-UPDATE t_message_consume SET skipped = true, updated_at = now()` + itsRow + ` AND NOT skipped`
+UPDATE t_message_consume c SET skipped = true, updated_at = now()` + itsRow + ` AND NOT c.skipped
+RETURNING c.event_id, c.aggregate_id`
 
 // Skip lets the later versions that a letter holds go on without it. The letter stays open.
 func Skip(ctx context.Context, tx *gorm.DB, group string, id int64) error {
-	return settle(tx.WithContext(ctx), group, id, skipRow, func(changed *gorm.DB) error {
-		if changed == nil || changed.RowsAffected == 0 {
+	return settle(tx.WithContext(ctx), group, id, skipRow, func(changed int) error {
+		if changed == 0 {
 			return ErrNotHolding
 		}
 		return nil
 	})
 }
 
-// settle changes the dead row of a letter, where it has one, and wakes what it held. then gets the change's result, or
-// nil when the letter has no row.
-func settle(tx *gorm.DB, group string, id int64, statement string, then func(changed *gorm.DB) error) error {
+// settle changes the dead row of a letter, where it has one, and wakes what it held. then gets how many rows were changed.
+func settle(tx *gorm.DB, group string, id int64, statement string, then func(changed int) error) error {
 	row, err := open(tx, group, id)
 	if err != nil {
 		return err
 	}
-	if row.EventID == nil || row.AggregateID == nil || row.ErrorClass == ClassConflict {
-		return then(nil)
-	}
-	if err := lock(tx, group, *row.AggregateID); err != nil {
-		return err
+	if row.ErrorClass == ClassConflict {
+		return then(0)
 	}
 	args := map[string]any{
-		"group": group, "event_id": *row.EventID, "aggregate": *row.AggregateID,
-		"topic": row.Topic, "partition": row.Partition, "offset": row.Offset,
+		"group": group, "id": id, "event_id": row.EventID, "topic": row.Topic, "partition": row.Partition, "offset": row.Offset,
 	}
-	changed := tx.Exec(statement, args)
-	if changed.Error == nil && changed.RowsAffected > 0 {
-		err = tx.Exec(wakeHeld, args).Error
+	var aggregates []string
+	if err := tx.Raw(itsAggregates, args).Scan(&aggregates).Error; err != nil {
+		return fmt.Errorf("looking for the row of a dead letter: %w", err)
 	}
-	if err := errors.Join(changed.Error, err); err != nil {
+	for _, aggregate := range aggregates {
+		if err := lock(tx, group, aggregate); err != nil {
+			return err
+		}
+	}
+	var changed []struct{ EventID, AggregateID string }
+	err = tx.Raw(statement, args).Scan(&changed).Error
+	for _, c := range changed {
+		err = errors.Join(err, tx.Exec(wakeHeld, map[string]any{"group": group, "event_id": c.EventID, "aggregate": c.AggregateID}).Error)
+	}
+	if err != nil {
 		return fmt.Errorf("settling the row of a dead letter: %w", err)
 	}
-	return then(changed)
+	return then(len(changed))
 }
 
 // closeLetter is where two operators meet: the second one finds it closed.
