@@ -11,6 +11,7 @@ import (
 	"gorm.io/gorm"
 
 	"example.com/paycast/shared/lease"
+	"example.com/paycast/shared/postgres"
 	"example.com/paycast/shared/telemetry"
 )
 
@@ -86,7 +87,7 @@ func (s *sender) carryOut(stop context.Context, c claimed) {
 	switch {
 	case err != nil:
 		// The lease will run out, and whoever takes the command over asks before sending.
-		log.ErrorContext(ctx, "a command could not be settled", "error", err)
+		log.Log(ctx, gravity(err), "a command could not be settled", "error", err)
 	case !settled:
 		s.metrics.fenced.Inc()
 		log.WarnContext(ctx, "a command was taken over before it was settled")
@@ -157,8 +158,16 @@ func (s *sender) resolve(ctx context.Context, c claimed, v verdict) verdict {
 // complain logs what is wrong with the database; a shutdown is not.
 func (s *sender) complain(ctx context.Context, err error) {
 	if err != nil && ctx.Err() == nil {
-		s.log.ErrorContext(ctx, "the sender cannot go on for now", "error", err)
+		s.log.Log(ctx, gravity(err), "the sender cannot go on for now", "error", err)
 	}
+}
+
+// gravity is how bad a database's error is. That it is away is no error of ours.
+func gravity(err error) slog.Level {
+	if postgres.Down(err) {
+		return slog.LevelWarn
+	}
+	return slog.LevelError
 }
 
 // sleep reports false when ctx ended first.
