@@ -85,7 +85,7 @@ func (f *feeder) round(ctx context.Context) (again bool, err error) {
 	// claiming while the index's head is full of what was sent, but leases, other lanes and earlier rows must not wait for the
 	// end of a backlog.
 	if one || !f.allLeft || f.vain > 0 || f.stale.Swap(false) || time.Since(f.looked) > f.c.Poll {
-		if again, err = f.look(ctx); err != nil {
+		if err = f.look(ctx); err != nil {
 			return false, err
 		}
 	}
@@ -94,7 +94,7 @@ func (f *feeder) round(ctx context.Context) (again bool, err error) {
 			f.reach(ctx)
 		}
 		f.vain = 0
-		return again, nil
+		return false, nil
 	}
 	f.allLeft = true
 	f.vain++
@@ -141,16 +141,17 @@ func (f *feeder) reach(ctx context.Context) {
 	}
 }
 
-// look asks which lanes are due and ends claims whose lease has run out; expired says that there were some.
-func (f *feeder) look(ctx context.Context) (expired bool, err error) {
+// look asks which lanes are due, and ends claims whose lease has run out.
+func (f *feeder) look(ctx context.Context) error {
 	ctx, cancel := f.answerWithin(ctx)
 	defer cancel()
 	f.looked = time.Now()
 	f.allLeft = false // until the next round has claimed
-	if f.lanes, expired, err = f.due(ctx); err != nil || !expired {
-		return false, err
+	lanes, expired, err := f.due(ctx)
+	if f.lanes = lanes; err != nil || !expired {
+		return err
 	}
-	return true, f.takeOver(ctx)
+	return f.takeOver(ctx)
 }
 
 // lockNotAvailable is the SQLSTATE of a lock_timeout.
@@ -183,8 +184,8 @@ func (f *feeder) take(ctx context.Context, l *lane, single bool) (again bool, er
 	// A window that is full of waiting rows hides others. Rows that wait for a send of a few milliseconds are left alone.
 	held := 0
 	if got.waiting > len(got.ids) && time.Since(f.vainHold) > 100*time.Millisecond {
-		if held, err = f.holdBack(claiming, *l); err != nil {
-			return false, err
+		if held, err = f.holdBack(claiming, *l); err != nil { // what is claimed is sent all the same
+			f.complain("outbox rows that wait are in the claim's way", err, "destination", l.destination)
 		}
 		if held == 0 {
 			f.vainHold = time.Now()

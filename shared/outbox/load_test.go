@@ -111,6 +111,31 @@ func TestIdleRelayAsksLessThanTwiceASecond(t *testing.T) {
 	require.Less(t, float64(count.n.Load())/time.Since(start).Seconds(), 2.0)
 }
 
+// Somebody has locked the note of a claim whose lease is over, and thinks.
+func TestNoteThatIsLockedDoesNotKeepTheRelayBusy(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.exec("insert into t_outbox_claim values ('gone/1', now() - interval '1 minute', array['A-0'])")
+	s.must(s.connect(), "begin; select from t_outbox_claim for update")
+	r := s.relay(func(c *Config) { c.Poll = time.Hour })
+	count := &queries{}
+	cfg := r.db.Config()
+	cfg.ConnConfig.Tracer = count
+	r.db.Close()
+	var err error
+	r.db, err = pgxpool.NewWithConfig(t.Context(), cfg)
+	require.NoError(t, err)
+	testkit.Run(t, "relay", r.Run)
+	start := time.Now()
+	testkit.Eventually(t, soon, func() error {
+		if n, passed := count.n.Load(), time.Since(start); n < 2 || passed < 3*time.Second {
+			return fmt.Errorf("%d statements in %v", n, passed)
+		}
+		return nil
+	})
+	require.Less(t, count.n.Load(), int64(50)) // a look at the start and one with the first connection that listens; gauges
+}
+
 // Claims start where the last one did, past what has been sent. What comes in before that point waits for the next look,
 // which starts from the beginning.
 func TestRowBeforeTheStartOfAClaimIsFoundByTheNextLook(t *testing.T) {

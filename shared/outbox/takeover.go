@@ -72,7 +72,7 @@ func (r *Relay) takeOver(ctx context.Context) error {
 	}
 	var id, order, destination, eventType, status string
 	var takeovers int
-	_, err = pgx.ForEachRow(found, []any{&id, &order, &destination, &eventType, &status, &takeovers}, func() error {
+	tag, err := pgx.ForEachRow(found, []any{&id, &order, &destination, &eventType, &status, &takeovers}, func() error {
 		r.m.expired.Inc()
 		log := r.c.Log.Warn
 		if status == Dead {
@@ -85,6 +85,9 @@ func (r *Relay) takeOver(ctx context.Context) error {
 	})
 	if err != nil {
 		return fmt.Errorf("taking over outbox rows: %w", err)
+	}
+	if tag.RowsAffected() > 0 {
+		r.nudge() // these are due, and there may be more
 	}
 	return nil
 }

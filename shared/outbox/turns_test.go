@@ -263,6 +263,19 @@ func TestClaimIsReadWholeOrNotAtAll(t *testing.T) {
 	}
 }
 
+func TestWhatIsClaimedIsSentThoughTheHoldBesideItFails(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.fill("A", 4, 1)
+	s.fill("B", 1, 1)
+	s.exec("update t_outbox_event set next_retry_at = now() + interval '1 hour' where event_id = 'A-0'")
+	s.exec(`create function fail() returns trigger language plpgsql as $$ begin raise exception using errcode = '40P01'; end $$`)
+	s.exec(`create trigger fail before update of held_by on t_outbox_event for each row when (new.held_by is not null) execute function fail()`)
+	s.run()
+	s.eventually(1, "event_id = 'B-0' and status = 'SENT' and takeover_count = 0")
+	s.eventuallyLogged("outbox rows that wait are in the claim's way")
+}
+
 func TestSessionThatLocksTheWholeWindowStopsNothingBehindIt(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
