@@ -13,7 +13,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"gorm.io/gorm"
 
@@ -26,14 +28,14 @@ var files embed.FS
 // Migrations create the table in a service's own database: an act is recorded where the rows are that it changes.
 var Migrations = postgres.Files("audit", files)
 
-// By is who acts and why; both are required.
+// By is who acts and why; both are required, as text that a person can read.
 type By struct {
 	Actor  string `json:"actor"`
 	Reason string `json:"reason"`
 }
 
 // ErrNobody is the answer to an act without a person or a reason.
-var ErrNobody = errors.New(`send {"actor": "who you are", "reason": "why"}, at most 128 and 512 bytes`)
+var ErrNobody = errors.New(`send {"actor": "who you are", "reason": "why"}, at most 128 and 512 bytes of text`)
 
 // From reads who acts and why from a request's JSON body.
 func From(r *http.Request) (By, error) {
@@ -44,12 +46,16 @@ func From(r *http.Request) (By, error) {
 	return by, by.Check()
 }
 
-// Check says whether there are a person and a reason.
+// Check says whether there are a person and a reason, and whether the table can keep them: Postgres refuses NUL in a text.
 func (by By) Check() error {
-	if by.Actor == "" || len(by.Actor) > 128 || by.Reason == "" || len(by.Reason) > 512 {
+	if !sayable(by.Actor, 128) || !sayable(by.Reason, 512) {
 		return ErrNobody
 	}
 	return nil
+}
+
+func sayable(s string, most int) bool {
+	return strings.TrimSpace(s) != "" && len(s) <= most && utf8.ValidString(s) && !strings.ContainsRune(s, 0)
 }
 
 // Write records an act in the caller's transaction, and refuses a handle outside one.

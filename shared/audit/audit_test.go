@@ -43,10 +43,12 @@ func TestActIsRecordedWithItsChangeAndNeverAltered(t *testing.T) {
 
 func TestActWithoutPersonOrReasonIsRefused(t *testing.T) {
 	t.Parallel()
-	for _, body := range []string{"", "{}", `{"actor":"anna"}`, `{"reason":"r"}`, `{"actor":"anna","reason":"` + strings.Repeat("r", 513) + `"}`, "x"} {
+	for _, body := range []string{"", "{}", `{"actor":"anna"}`, `{"reason":"r"}`, `{"actor":"anna","reason":"` + strings.Repeat("r", 513) + `"}`, "x",
+		`{"actor":" ","reason":"r"}`, `{"actor":"anna","reason":"\t\u00a0\n"}`, `{"actor":"an\u0000na","reason":"r"}`, `{"actor":"anna","reason":"r\u0000"}`} {
 		_, err := From(httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(body)))
 		require.ErrorIs(t, err, ErrNobody, body)
 	}
+	require.ErrorIs(t, By{"anna", "r\xff"}.Check(), ErrNobody)
 	by, err := From(httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(`{"actor":"anna","reason":"r"}`)))
 	require.NoError(t, err)
 	require.Equal(t, By{"anna", "r"}, by)
