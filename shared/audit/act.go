@@ -12,7 +12,8 @@ import (
 
 var errDryRun = errors.New("a dry run ends here")
 
-// DryRun reports whether the request only asks what would be: ?dry_run=true.
+// DryRun reports whether the request only asks what would be: ?dry_run=true. Another spelling is not taken for an order to
+// act: ops.Server refuses it.
 func DryRun(r *http.Request) bool { return r.URL.Query().Get("dry_run") == "true" }
 
 // Act makes a change by hand with its row in the audit, both or neither. do makes it and returns what the audit says of it:

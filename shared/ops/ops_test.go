@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -69,6 +70,29 @@ func TestOperationsStayClosedWithoutAConfiguredToken(t *testing.T) {
 		status, _ := get(t, url+path, "")
 		require.Equal(t, 200, status, path)
 	}
+}
+
+func TestWhatMayMeanADryRunIsNeverDone(t *testing.T) {
+	t.Parallel()
+	s, url := serve(t, token)
+	var done atomic.Int32
+	s.Handle("GET /ops/act", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { done.Add(1) }))
+	for _, query := range []string{
+		"dry_run=1", "dry_run=True", "dry_run=yes", "dry_run=true%20", "dry_run=", "dry_run", "dry_run=false&dry_run=true",
+		"dry_run=true;late=true", "dry_run=%zz", "late=true&dry_run=0",
+	} {
+		status, body := get(t, url+"/ops/act?"+query, "Bearer "+token)
+		require.Equal(t, http.StatusBadRequest, status, query)
+		require.Contains(t, body, "dry_run=true", "what to write")
+	}
+	require.Zero(t, done.Load())
+	for _, query := range []string{"", "dry_run=true", "dry_run=false", "late=true"} {
+		status, _ := get(t, url+"/ops/act?"+query, "Bearer "+token)
+		require.Equal(t, http.StatusOK, status, query)
+	}
+	require.EqualValues(t, 4, done.Load())
+	status, _ := get(t, url+"/ops/act?dry_run=1", "")
+	require.Equal(t, http.StatusUnauthorized, status, "the token comes first")
 }
 
 func TestOneFailingCheckMakesTheProcessNotReadyAndIsNamed(t *testing.T) {

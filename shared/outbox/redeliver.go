@@ -114,7 +114,7 @@ func (d Redelivery) handle(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer := map[string]any{"group": ask.Group, "topic": event.RedeliveryTopic(ask.Group), "events": len(records), "sent": 0}
-	if r.URL.Query().Get("dry_run") == "true" {
+	if audit.DryRun(r) {
 		ops.WriteJSON(w, http.StatusOK, answer)
 		return
 	}
