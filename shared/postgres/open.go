@@ -27,6 +27,7 @@ type Option func(*options)
 type options struct {
 	pool   int
 	tracer trace.TracerProvider
+	probes bool
 }
 
 // WithPool limits the pool to n connections. The default is 16.
@@ -35,6 +36,10 @@ func WithPool(n int) Option { return func(o *options) { o.pool = n } }
 // WithTracer makes a span of every statement that is part of a trace. Without it, or with one that is off, tracing costs
 // nothing.
 func WithTracer(tp trace.TracerProvider) Option { return func(o *options) { o.tracer = tp } }
+
+// WithIndexProbes is for a pool whose statements are index probes by design. From some size on, with stale statistics, or
+// by a plan from when the table was small, the planner would read the table instead.
+func WithIndexProbes() Option { return func(o *options) { o.probes = true } }
 
 // Open gives a pool for url. A database that is down is no error: a process may start before it, is not ready until then
 // (see Ping), and needs nobody to start it again. What no waiting mends fails here and not at the first payment: text that
@@ -48,6 +53,9 @@ func Open(ctx context.Context, url, appName string, opts ...Option) (*gorm.DB, e
 	cfg, err := Config(url, appName)
 	if err != nil {
 		return nil, err
+	}
+	if o.probes {
+		cfg.RuntimeParams["enable_seqscan"] = "off"
 	}
 	if !telemetry.Off(o.tracer) {
 		// Statements only, never their parameters: those hold payloads.

@@ -77,7 +77,8 @@ func Send(ctx context.Context, env service.Env) error {
 	if err != nil {
 		return err
 	}
-	db, err := postgres.Open(ctx, cfg.DatabaseURL, "notify-sender", postgres.WithPool(cfg.Workers+3), postgres.WithTracer(p.Tracer))
+	db, err := postgres.Open(ctx, cfg.DatabaseURL, "notify-sender", postgres.WithPool(cfg.Workers+3),
+		postgres.WithTracer(p.Tracer), postgres.WithIndexProbes())
 	if err != nil {
 		return err
 	}

@@ -163,6 +163,31 @@ func TestSenderThatIsStoppedInTheMiddleOfAClaimLeavesNothingClaimed(t *testing.T
 	require.Zero(t, s.row(id).Attempts)
 }
 
+// The table is one that the planner would rather read, and its plans outlive that: after a burst each claim and each settle
+// would read all of history.
+func TestSenderNeverReadsTheWholeTable(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	ids := s.insert(80)
+	_, err := s.db.Exec(t.Context(), "ANALYZE t_notification_command")
+	require.NoError(t, err)
+	p := s.sender(nil)
+	require.Eventually(t, func() bool { return len(s.provider.Messages()) == len(ids) }, soon, 20*time.Millisecond)
+	p.stop()
+	require.EventuallyWithT(t, func(c *assert.CollectT) { // what a session has read is counted before it is gone
+		var sessions int
+		err := s.db.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'notify-sender'").Scan(&sessions)
+		assert.NoError(c, err)
+		assert.Zero(c, sessions)
+	}, soon, 20*time.Millisecond)
+	var whole, probes int
+	err = s.db.QueryRow(t.Context(), "SELECT seq_scan, idx_scan FROM pg_stat_user_tables WHERE relname = 't_notification_command'").Scan(&whole, &probes)
+	require.NoError(t, err)
+	require.Zero(t, whole)
+	require.Greater(t, probes, 2*len(ids), "each command was claimed and settled")
+	s.oneMessageEach(ids...)
+}
+
 func TestNothingIsLostWhilePaymentGivesNoContact(t *testing.T) {
 	t.Parallel()
 	for code, handler := range map[string]http.HandlerFunc{
