@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"example.com/paycast/shared/event"
@@ -87,12 +86,7 @@ func TestIdleRelayAsksLessThanTwiceASecond(t *testing.T) {
 	s := setup(t)
 	r := s.relay(func(c *Config) { c.Poll = time.Second })
 	count := &queries{}
-	cfg := r.db.Config()
-	cfg.ConnConfig.Tracer = count
-	r.db.Close()
-	var err error
-	r.db, err = pgxpool.NewWithConfig(t.Context(), cfg)
-	require.NoError(t, err)
+	s.trace(r, count)
 	testkit.Run(t, "relay", r.Run)
 	testkit.Eventually(t, soon, func() error { // and it does ask
 		if n := count.n.Load(); n < 6 {
@@ -119,12 +113,7 @@ func TestNoteThatIsLockedDoesNotKeepTheRelayBusy(t *testing.T) {
 	s.must(s.connect(), "begin; select from t_outbox_claim for update")
 	r := s.relay(func(c *Config) { c.Poll = time.Hour })
 	count := &queries{}
-	cfg := r.db.Config()
-	cfg.ConnConfig.Tracer = count
-	r.db.Close()
-	var err error
-	r.db, err = pgxpool.NewWithConfig(t.Context(), cfg)
-	require.NoError(t, err)
+	s.trace(r, count)
 	testkit.Run(t, "relay", r.Run)
 	start := time.Now()
 	testkit.Eventually(t, soon, func() error {

@@ -105,14 +105,20 @@ func (s *stage) pause(r *Relay, before string) *pausing {
 	s.t.Helper()
 	p := &pausing{before: before, reached: make(chan struct{}), resume: make(chan struct{})}
 	p.goOn = sync.OnceFunc(func() { close(p.resume) })
+	s.trace(r, p)
+	return p
+}
+
+// trace gives the relay connections that tell the tracer of each statement.
+func (s *stage) trace(r *Relay, tracer pgx.QueryTracer) {
+	s.t.Helper()
 	cfg := r.db.Config()
-	cfg.ConnConfig.Tracer = p
+	cfg.ConnConfig.Tracer = tracer
 	r.db.Close()
 	var err error
 	r.db, err = pgxpool.NewWithConfig(s.t.Context(), cfg)
 	require.NoError(s.t, err)
 	s.t.Cleanup(r.db.Close)
-	return p
 }
 
 // A relay may be frozen, or its network slow, while its rows come to it.
