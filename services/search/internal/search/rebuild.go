@@ -112,17 +112,21 @@ func (p projection) fill(ctx context.Context, target *elastic.Index) (n int, err
 }
 
 // A version that is written otherwise than the first time has another digest. The old one would call the new document damaged.
-const renewDigest = `
-UPDATE t_order_search_projection SET digest = @digest, updated_at = now()
-WHERE order_no = @order_no AND last_applied_version = @version AND digest <> @digest`
+const renewDigests = `
+UPDATE t_order_search_projection p SET digest = d.digest, updated_at = now()
+FROM unnest(CAST(@orders AS text[]), CAST(@versions AS bigint[]), CAST(@digests AS text[])) AS d(order_no, version, digest)
+WHERE p.order_no = d.order_no AND p.last_applied_version = d.version AND p.digest <> d.digest`
 
 func (p projection) renew(ctx context.Context, items []elastic.Item) error {
-	for _, item := range items {
-		d := item.Doc.(document)
-		err := p.db.WithContext(ctx).Exec(renewDigest, map[string]any{"order_no": d.OrderNo, "version": d.Version, "digest": d.digest()}).Error
-		if err != nil {
-			return fmt.Errorf("recording what was written: %w", err)
-		}
+	n := len(items)
+	orders, versions, digests := make([]string, n), make([]int64, n), make([]string, n)
+	for i, item := range items {
+		orders[i], versions[i], digests[i] = item.ID, item.Version, item.Doc.(document).digest()
+	}
+	// A pointer: gorm would take a slice for a list of values.
+	err := p.db.WithContext(ctx).Exec(renewDigests, map[string]any{"orders": &orders, "versions": &versions, "digests": &digests}).Error
+	if err != nil {
+		return fmt.Errorf("recording what was written: %w", err)
 	}
 	return nil
 }
