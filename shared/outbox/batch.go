@@ -11,6 +11,7 @@ import (
 	"example.com/paycast/shared/event"
 	"example.com/paycast/shared/kafka"
 	"example.com/paycast/shared/lease"
+	"example.com/paycast/shared/postgres"
 )
 
 // settleEvery is how long an answer waits for others, to be written together with them. A slow row does not keep its
@@ -40,7 +41,8 @@ func (b *batch) run(ctx context.Context, got taken, work chan<- chain) {
 	rows, err := b.r.readClaim(reading, b.hold, b.lane, got)
 	done()
 	if err != nil {
-		b.r.complain("claimed outbox rows have to wait for the end of their lease", err, "destination", b.lane.destination)
+		b.r.c.Log.Log(ctx, postgres.Severity(err), "claimed outbox rows have to wait for the end of their lease",
+			"destination", b.lane.destination, "error", err)
 		return
 	}
 	ctx = context.WithoutCancel(ctx) // what was sent has to be settled, also after the signal to stop

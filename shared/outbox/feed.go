@@ -45,7 +45,7 @@ func (r *Relay) feed(ctx context.Context, out chan<- *message.Message) {
 		again, err := f.round(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			r.complain("the outbox cannot be read; trying again", err)
+			r.c.Log.Log(ctx, postgres.Severity(err), "the outbox cannot be read; trying again", "error", err)
 			pause(ctx, jitter(r.c.RetryBase, gateCap, failures))
 			failures++
 		case err == nil:
@@ -185,7 +185,7 @@ func (f *feeder) take(ctx context.Context, l *lane, single bool) (again bool, er
 	held := 0
 	if got.waiting > len(got.ids) && time.Since(f.vainHold) > 100*time.Millisecond {
 		if held, err = f.holdBack(claiming, *l); err != nil { // what is claimed is sent all the same
-			f.complain("outbox rows that wait are in the claim's way", err, "destination", l.destination)
+			f.c.Log.Log(ctx, postgres.Severity(err), "outbox rows that wait are in the claim's way", "destination", l.destination, "error", err)
 		}
 		if held == 0 {
 			f.vainHold = time.Now()
@@ -263,15 +263,6 @@ func (r *Relay) claiming(ctx context.Context) (claiming context.Context, done co
 	claiming, end := r.c.rule().Claiming(ctx)
 	claiming, cancel := r.answerWithin(claiming)
 	return claiming, func() { cancel(); end() }
-}
-
-// complain logs what the relay survives. That the database is away is no error of ours.
-func (r *Relay) complain(what string, err error, args ...any) {
-	log := r.c.Log.Error
-	if postgres.Down(err) {
-		log = r.c.Log.Warn
-	}
-	log(what, append(args, "error", err)...)
 }
 
 // answerWithin bounds a statement. The server ends one after a minute; where even that is not heard, the connection leads

@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -17,6 +18,15 @@ func Code(err error) string {
 		return pg.Code
 	}
 	return ""
+}
+
+// Severity is how bad a database's error is for a process that tries again: that the database is away is no error of the
+// process, and a warning.
+func Severity(err error) slog.Level {
+	if Down(err) {
+		return slog.LevelWarn
+	}
+	return slog.LevelError
 }
 
 // Down reports whether err says that the database, and not this piece of work, is the trouble: it cannot be reached,

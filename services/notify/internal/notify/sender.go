@@ -87,7 +87,7 @@ func (s *sender) carryOut(stop context.Context, c claimed) {
 	switch {
 	case err != nil:
 		// The lease will run out, and whoever takes the command over asks before sending.
-		log.Log(ctx, gravity(err), "a command could not be settled", "error", err)
+		log.Log(ctx, postgres.Severity(err), "a command could not be settled", "error", err)
 	case !settled:
 		s.metrics.fenced.Inc()
 		log.WarnContext(ctx, "a command was taken over before it was settled")
@@ -158,16 +158,8 @@ func (s *sender) resolve(ctx context.Context, c claimed, v verdict) verdict {
 // complain logs what is wrong with the database; a shutdown is not.
 func (s *sender) complain(ctx context.Context, err error) {
 	if err != nil && ctx.Err() == nil {
-		s.log.Log(ctx, gravity(err), "the sender cannot go on for now", "error", err)
+		s.log.Log(ctx, postgres.Severity(err), "the sender cannot go on for now", "error", err)
 	}
-}
-
-// gravity is how bad a database's error is. That it is away is no error of ours.
-func gravity(err error) slog.Level {
-	if postgres.Down(err) {
-		return slog.LevelWarn
-	}
-	return slog.LevelError
 }
 
 // sleep reports false when ctx ended first.
