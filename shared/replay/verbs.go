@@ -41,7 +41,6 @@ UPDATE t_replay_job SET state = 'CANCELED', cause = NULL, ended_at = now(), upda
 // would be, and rolls back. Run and resume begin with one message, whatever ran before.
 func (r *Replays) Do(ctx context.Context, by audit.By, id, verb string, sure Confirmation, dry bool) (job Job, err error) {
 	err = audit.Act(ctx, r.DB, by, verb, object(id), dry, func(tx *gorm.DB) (string, error) {
-		tx = tx.WithContext(ctx)
 		// The row's lock makes this and the loop's steps take turns.
 		if err := tx.Exec("SELECT FROM t_replay_job WHERE consumer_group = ? AND job_id = ? FOR UPDATE", r.Group, id).Error; err != nil {
 			return "", fmt.Errorf("locking the replay: %w", err)
