@@ -52,6 +52,7 @@ func NewKafka(cfg KafkaConfig, more ...kfake.Opt) (*kfake.Cluster, error) {
 		return nil, fmt.Errorf("starting kafka on %s: %w", cfg.Addr, err)
 	}
 	refuseImpossibleTopics(cluster, host, port)
+	removeTheDead(cluster, cfg.Addr)
 	for topic, partitions := range cfg.Topics {
 		if cluster.TopicInfo(topic) != nil {
 			continue

@@ -48,6 +48,7 @@ func Contract(t *testing.T, s Server) {
 	t.Run("a group goes on after what it acked", func(t *testing.T) { contractOffsets(t, b) })
 	t.Run("an offset that is gone is not jumped over", func(t *testing.T) { contractLostOffset(t, b) })
 	t.Run("two members share the partitions, and one takes over all", func(t *testing.T) { contractRebalance(t, b) })
+	t.Run("a member that dies while it waits to join keeps no partition", func(t *testing.T) { contractDeadMember(t, b) })
 	t.Run("records and offsets survive kill -9", func(t *testing.T) { contractRestart(t, b) })
 	t.Run("a killed broker is unreachable, and nothing is stored", func(t *testing.T) { contractKilled(t, b) })
 	t.Run("a broker that stops in order loses and doubles nothing", func(t *testing.T) { contractUnderLoad(t, b, s.Stop) })
