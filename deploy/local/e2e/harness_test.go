@@ -93,7 +93,35 @@ func upWith(t *testing.T, env []string, dir string, flags ...string) *system {
 	s.Asker, err = ask.New(t.Context(), s.vars)
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
+	t.Cleanup(s.tell)
 	return s
+}
+
+// tell shows how a system is on which a test has failed: what payctl doctor finds, and each process's last warnings.
+func (s *system) tell() {
+	if !s.t.Failed() || s.ended() {
+		return
+	}
+	report, _ := s.doctor() // its error says that it has found something
+	s.t.Logf("payctl doctor:\n%s", lines(report, func(line string) bool { return !strings.HasPrefix(line, "ok ") }))
+	logs, _ := filepath.Glob(filepath.Join(s.dir, "log", "*")) // fails only on a malformed pattern
+	for _, file := range logs {
+		text, _ := os.ReadFile(file) // what cannot be read is left out
+		s.t.Logf("%s:\n%s", filepath.Base(file), lines(string(text), func(line string) bool {
+			return strings.Contains(line, "WARN") || strings.Contains(line, "ERROR")
+		}))
+	}
+}
+
+// lines are the last 20 of a text that are worth showing.
+func lines(text string, worth func(line string) bool) string {
+	var shown []string
+	for line := range strings.Lines(text) {
+		if worth(line) {
+			shown = append(shown, line)
+		}
+	}
+	return strings.Join(shown[max(0, len(shown)-20):], "")
 }
 
 func (s *system) ended() bool {
@@ -215,18 +243,23 @@ func (s *system) smsOf(orderNo string) (n int) {
 func (s *system) requireAgreement() {
 	s.t.Helper()
 	ctx := s.t.Context()
-	var last ask.Run
-	require.Eventually(s.t, func() bool {
-		id, err := s.StartRun(ctx)
-		if err != nil {
-			return false
-		}
-		for last.ID != id || last.Status == "running" {
-			if last, err = s.Run(ctx, id); err != nil {
-				return false
+	id := ""
+	testkit.Eventually(s.t, patience, func() (err error) {
+		if id == "" {
+			if id, err = s.StartRun(ctx); err != nil {
+				return err
 			}
 		}
-		return last.Status == "agree"
-	}, patience, 500*time.Millisecond)
-	require.Equal(s.t, "agree", last.Status, "%v", last.Findings)
+		run, err := s.Run(ctx, id)
+		if err != nil {
+			return err
+		}
+		if run.Status != "running" {
+			id = "" // the next look has a run of its own
+		}
+		if run.Status != "agree" {
+			return fmt.Errorf("run %s: %s: %v", run.ID, run.Status, run.Findings)
+		}
+		return nil
+	})
 }
