@@ -33,6 +33,8 @@ func contractDeadMember(t *testing.T, b broker) {
 	require.Len(t, lives.join().Members, 1)
 }
 
+const protocolType, protocolName = "consumer", "range"
+
 // groupMember speaks as a group's member does, request by request. Those that are not broken off must succeed.
 type groupMember struct {
 	*kgo.Client
@@ -59,10 +61,10 @@ func (m *groupMember) ask(request kmsg.Request) (kmsg.Response, error) {
 
 func (m *groupMember) joinRequest() kmsg.Request {
 	join := kmsg.NewPtrJoinGroupRequest()
-	join.Group, join.MemberID, join.ProtocolType = m.group, m.id, "consumer"
+	join.Group, join.MemberID, join.ProtocolType = m.group, m.id, protocolType
 	join.SessionTimeoutMillis, join.RebalanceTimeoutMillis = 1000, 60_000
 	protocol, metadata := kmsg.NewJoinGroupRequestProtocol(), kmsg.NewConsumerMemberMetadata()
-	protocol.Name, protocol.Metadata = "range", metadata.AppendTo(nil)
+	protocol.Name, protocol.Metadata = protocolName, metadata.AppendTo(nil)
 	join.Protocols = append(join.Protocols, protocol)
 	return join
 }
@@ -82,6 +84,7 @@ func (m *groupMember) sync(members ...string) {
 	m.t.Helper()
 	request := kmsg.NewPtrSyncGroupRequest()
 	request.Group, request.MemberID, request.Generation = m.group, m.id, m.generation
+	request.ProtocolType, request.Protocol = kmsg.StringPtr(protocolType), kmsg.StringPtr(protocolName)
 	for _, id := range members {
 		given := kmsg.NewSyncGroupRequestGroupAssignment()
 		given.MemberID = id
