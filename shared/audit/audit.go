@@ -9,7 +9,6 @@ package audit
 import (
 	"context"
 	"embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -19,6 +18,7 @@ import (
 
 	"gorm.io/gorm"
 
+	"example.com/paycast/shared/ops"
 	"example.com/paycast/shared/postgres"
 )
 
@@ -40,8 +40,8 @@ var ErrNobody = errors.New(`send {"actor": "who you are", "reason": "why"}, at m
 // From reads who acts and why from a request's JSON body.
 func From(r *http.Request) (By, error) {
 	var by By
-	if err := json.NewDecoder(r.Body).Decode(&by); err != nil {
-		return By{}, ErrNobody
+	if err := ops.ReadJSON(r, &by); err != nil {
+		return By{}, fmt.Errorf("%w: %w", ErrNobody, err)
 	}
 	return by, by.Check()
 }

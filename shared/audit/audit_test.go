@@ -44,7 +44,8 @@ func TestActIsRecordedWithItsChangeAndNeverAltered(t *testing.T) {
 func TestActWithoutPersonOrReasonIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{"", "{}", `{"actor":"anna"}`, `{"reason":"r"}`, `{"actor":"anna","reason":"` + strings.Repeat("r", 513) + `"}`, "x",
-		`{"actor":" ","reason":"r"}`, `{"actor":"anna","reason":"\t\u00a0\n"}`, `{"actor":"an\u0000na","reason":"r"}`, `{"actor":"anna","reason":"r\u0000"}`} {
+		`{"actor":" ","reason":"r"}`, `{"actor":"anna","reason":"\t\u00a0\n"}`, `{"actor":"an\u0000na","reason":"r"}`, `{"actor":"anna","reason":"r\u0000"}`,
+		`{"actor":"anna","reason":"r"} and more`, `{"actor":"anna","reason":"r"}{}`, `{"actor":"anna","reason":"r","dry_run":true}`} {
 		_, err := From(httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(body)))
 		require.ErrorIs(t, err, ErrNobody, body)
 	}

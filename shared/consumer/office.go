@@ -1,7 +1,6 @@
 package consumer
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -97,7 +96,7 @@ func (c *consumer) eraseLetters(w http.ResponseWriter, r *http.Request) {
 		audit.By
 		UserID string `json:"user_id"`
 	}
-	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil || asked.Check() != nil || asked.UserID == "" {
+	if err := ops.ReadJSON(r, &asked); err != nil || asked.Check() != nil || asked.UserID == "" {
 		ops.Problem(w, http.StatusBadRequest, "bad-body", `send {"actor": "who you are", "reason": "why", "user_id": "whose"}`)
 		return
 	}

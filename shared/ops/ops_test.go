@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -93,6 +94,47 @@ func TestWhatMayMeanADryRunIsNeverDone(t *testing.T) {
 	require.EqualValues(t, 4, done.Load())
 	status, _ := get(t, url+"/ops/act?dry_run=1", "")
 	require.Equal(t, http.StatusUnauthorized, status, "the token comes first")
+}
+
+func TestWhatIsNoTextReachesNoOperation(t *testing.T) {
+	t.Parallel()
+	s, url := serve(t, token)
+	var done atomic.Int32
+	s.Handle("GET /ops/act/{id}", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { done.Add(1) }))
+	for address, want := range map[string]int{
+		"a%00b": http.StatusNotFound, "a%ff": http.StatusNotFound,
+		"a?group=a%00": http.StatusBadRequest, "a?group=ok&group=%c3": http.StatusBadRequest, "a?a%00=b": http.StatusBadRequest,
+	} {
+		status, body := get(t, url+"/ops/act/"+address, "Bearer "+token)
+		require.Equal(t, want, status, address)
+		require.Contains(t, body, "no text")
+	}
+	require.Zero(t, done.Load())
+	status, _ := get(t, url+"/ops/act/%E5%8D%95?group=%F0%9F%98%80", "Bearer "+token)
+	require.Equal(t, http.StatusOK, status)
+}
+
+func TestABodyIsReadInOneWayOnly(t *testing.T) {
+	t.Parallel()
+	type asked struct {
+		Group string   `json:"group"`
+		IDs   []string `json:"ids"`
+	}
+	read := func(body string) (a asked, err error) {
+		return a, ops.ReadJSON(httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(body)), &a)
+	}
+	for _, body := range []string{
+		"", "x", `"points"`, `{"group":"points"`, `{"group":"points"} x`, `{"group":"points"}{}`, `{"group":"points","dry_run":true}`,
+		`{"group":"po\u0000ints"}`, `{"ids":["a","\u0000"]}`, "{\"group\":\"po\xffints\"}",
+	} {
+		_, err := read(body)
+		require.Error(t, err, body)
+	}
+	_, err := read(`{"group":"points","dry_run":true}`)
+	require.ErrorContains(t, err, "dry_run", "which field it does not know")
+	a, err := read(` {"group":"po\\u0000ints","ids":["单"]} `)
+	require.NoError(t, err)
+	require.Equal(t, asked{`po\u0000ints`, []string{"单"}}, a)
 }
 
 func TestOneFailingCheckMakesTheProcessNotReadyAndIsNamed(t *testing.T) {

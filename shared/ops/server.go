@@ -12,7 +12,6 @@ import (
 	"crypto/subtle"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -48,26 +47,12 @@ func NewServer(token string, reg *prometheus.Registry) *Server {
 }
 
 // Handle mounts h behind the token. The pattern is a net/http one and must stand under /ops/, as in "GET /ops/outbox". h gets
-// no request whose dry_run is anything but true, false or absent.
+// no request whose dry_run is anything but true, false or absent, and none whose address is no text.
 func (s *Server) Handle(pattern string, h http.Handler) {
 	if _, path, ok := strings.Cut(pattern, " "); !ok || !strings.HasPrefix(path, "/ops/") {
 		panic("ops: pattern " + pattern + " is not of the form METHOD /ops/...")
 	}
-	s.mux.Handle(pattern, Guard(s.token, dryOrNot(h)))
-}
-
-// dryOrNot stops a request that may mean a dry run and would not get one: ?dry_run=1 would be done, and so would one behind
-// a query that cannot be read, of which net/http drops what it does not understand.
-func dryOrNot(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		query, err := url.ParseQuery(r.URL.RawQuery)
-		said := query["dry_run"]
-		if err != nil || len(said) > 1 || len(said) == 1 && said[0] != "true" && said[0] != "false" {
-			Problem(w, http.StatusBadRequest, "bad-request", "nothing was done; write dry_run=true to only look, dry_run=false or nothing to act, and escape the other parameters")
-			return
-		}
-		h.ServeHTTP(w, r)
-	})
+	s.mux.Handle(pattern, Guard(s.token, understood(h)))
 }
 
 // Ready adds a condition to /readyz. The check's error is shown there, so it must not hold secrets.

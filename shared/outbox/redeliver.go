@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -96,7 +95,7 @@ func (d Redelivery) Mount(o *ops.Server) {
 
 func (d Redelivery) handle(w http.ResponseWriter, r *http.Request) {
 	var ask redelivery
-	if err := json.NewDecoder(r.Body).Decode(&ask); err != nil || ask.Check() != nil || ask.Group == "" || len(ask.EventIDs) == 0 || len(ask.EventIDs) > maxRedelivered {
+	if err := ops.ReadJSON(r, &ask); err != nil || ask.Check() != nil || ask.Group == "" || len(ask.EventIDs) == 0 || len(ask.EventIDs) > maxRedelivered {
 		ops.Problem(w, http.StatusBadRequest, "bad-request", fmt.Sprintf(`send {"actor", "reason", "group", "event_ids"}, with 1 to %d ids`, maxRedelivered))
 		return
 	}

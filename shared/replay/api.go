@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
@@ -63,9 +62,7 @@ type asked struct {
 }
 
 func read(req *http.Request) (a asked, dry bool, err error) {
-	d := json.NewDecoder(req.Body)
-	d.DisallowUnknownFields() // a misspelt filter would choose more than was meant
-	if err := d.Decode(&a); err != nil {
+	if err := ops.ReadJSON(req, &a); err != nil {
 		return a, false, errors.Join(errBody, err)
 	}
 	return a, audit.DryRun(req), a.Check()
