@@ -112,7 +112,7 @@ func (a api) answerError(err error, c echo.Context) {
 	switch {
 	case !errors.As(err, &he):
 		a.log.ErrorContext(c.Request().Context(), "answering", "path", c.Path(), "error", err)
-		ops.Problem(c.Response(), http.StatusInternalServerError, "internal", "the database did not answer; try again")
+		ops.Problem(c.Response(), http.StatusServiceUnavailable, "unavailable", "the database did not answer; try again")
 	case he.Code == http.StatusBadRequest:
 		ops.Problem(c.Response(), he.Code, "bad-parameter", fmt.Sprint(he.Message))
 	default:

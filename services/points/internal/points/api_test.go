@@ -37,6 +37,8 @@ func TestTheAPIAnswersAsDescribed(t *testing.T) {
 	for _, bad := range []string{"/accounts/ann?limit=0", "/accounts/ann?limit=501", "/accounts/ann?limit=x", "/accounts/ann?after=x", "/accounts/a%00b"} {
 		s.asDescribed(bad, http.StatusBadRequest)
 	}
+	s.byHand("ALTER TABLE t_account RENAME TO t_gone") // one of many reasons why a database does not answer
+	s.asDescribed("/accounts/ann", http.StatusServiceUnavailable)
 }
 
 func TestEntriesComeInPages(t *testing.T) {
