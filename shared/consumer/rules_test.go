@@ -124,11 +124,13 @@ func TestOnlyDifferentOrdersInARowOpenTheBreaker(t *testing.T) {
 func TestAPartitionThatLagsAndDoesNotMoveIsNotReady(t *testing.T) {
 	t.Parallel()
 	var m movement
+	m.heard()
 	m.note("t/0", 5, 10)
 	require.NoError(t, m.err(time.Hour))
-	require.ErrorContains(t, m.err(-1), "t/0")
+	m.still["t/0"] = standstill{committed: 5, since: time.Now().Add(-2 * time.Hour)}
+	require.ErrorContains(t, m.err(time.Hour), "t/0")
 	m.note("t/0", 5, 0)
-	require.NoError(t, m.err(-1), "without lag there is nothing to do")
+	require.NoError(t, m.err(time.Hour), "without lag there is nothing to do")
 	m.note("t/0", 5, 1)
 	m.note("t/0", 6, 1)
 	require.NoError(t, m.err(time.Minute))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -46,7 +47,7 @@ func run(p *service.Process, cfg Config, together int, h Handler, consume func(*
 	}
 	c := &consumer{
 		Config: cfg, handler: h, log: p.Log, tracer: p.Tracer.Tracer("paycast/consumer"),
-		breaker: breaker{limit: cfg.FailuresInARow}, partitions: partitions{together: int64(together)}, due: make(chan struct{}, 1),
+		breaker: breaker{limit: cfg.FailuresInARow}, partitions: partitions{together: int64(together)}, movement: movement{told: time.Now()}, due: make(chan struct{}, 1),
 	}
 	c.metrics = newMetrics(p.Metrics, cfg.Group, c.pauses.count)
 	p.Ready("database", postgres.Ping(cfg.DB))

@@ -76,7 +76,7 @@ func TestAConsumerStartsWithoutKafkaAndGoesOnWhenItComesAndComesBack(t *testing.
 	t.Parallel()
 	w := newWorld(t, 1)
 	w.broker.Kill()
-	w.run(consumer.InTransaction(writesAnEffect), nil)
+	w.run(consumer.InTransaction(writesAnEffect), soonStuck)
 	w.notReady("topic " + event.Topic)
 	w.broker.Restart()
 	w.send(paid("o-1"))
@@ -87,7 +87,14 @@ func TestAConsumerStartsWithoutKafkaAndGoesOnWhenItComesAndComesBack(t *testing.
 	w.send(paid("o-2"))
 	w.eventually("the next is done as well", func() bool { return w.rows("SUCCESS") == 2 })
 	require.EqualValues(t, 2, w.count("SELECT count(*) FROM t_effect"))
+	w.broker.Kill()
+	w.notReady("kafka has not told")
+	w.broker.Restart()
+	w.ready()
 }
+
+// soonStuck is longer than it takes to look at the offsets twice, by a little.
+func soonStuck(c *consumer.Config) { c.Stuck = 6 * time.Second }
 
 func TestAnOffsetThatTheTopicDoesNotHaveIsLoud(t *testing.T) {
 	t.Parallel()
@@ -121,11 +128,17 @@ func TestLagAndAgeComeFromTheGroupsOffsets(t *testing.T) {
 	w.send(paid("o-1"), paid("o-2"), paid("o-3"))
 	w.run(consumer.Outside(func(context.Context, event.Event) error {
 		return consumer.Down(fmt.Errorf("for the whole test"))
-	}), nil)
-	w.eventually("the metrics show three messages and their age", func() bool {
+	}), soonStuck)
+	shown := func() bool {
 		_, metrics := w.ops(http.MethodGet, "/metrics", "")
 		return strings.Contains(metrics, `consumer_lag_messages{group="g",partition="0"} 3`) &&
-			strings.Contains(metrics, `consumer_paused_partitions{group="g"} 1`) &&
 			!strings.Contains(metrics, "consumer_oldest_message_age_seconds{group=\"g\"} 0\n")
+	}
+	w.eventually("the metrics show three messages, their age and the pause", func() bool {
+		_, metrics := w.ops(http.MethodGet, "/metrics", "")
+		return shown() && strings.Contains(metrics, `consumer_paused_partitions{group="g"} 1`)
 	})
+	w.broker.Kill()
+	w.notReady("kafka has not told")
+	require.True(t, shown(), "what is not known any more stands as it was")
 }

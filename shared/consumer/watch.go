@@ -90,7 +90,7 @@ func (c *consumer) look(ctx context.Context) {
 			if ctx.Err() == nil {
 				c.log.Warn("reading the group's offsets", "group", c.Group, "topic", topic, "error", err)
 			}
-			continue // the last values stand; readiness goes by time
+			return // the last values stand, and readiness looks at how old they are
 		}
 		for p, at := range positions {
 			lag[p] += max(at.Lag, 0)
@@ -100,6 +100,7 @@ func (c *consumer) look(ctx context.Context) {
 			c.movement.note(fmt.Sprintf("%s/%d", topic, p), at.Committed, at.Lag)
 		}
 	}
+	c.movement.heard()
 	total := int64(0)
 	for p, n := range lag {
 		total += n
@@ -112,6 +113,7 @@ func (c *consumer) look(ctx context.Context) {
 // movement knows for how long each partition has stood still with work to do.
 type movement struct {
 	mu    sync.Mutex
+	told  time.Time // when Kafka last said where the group stands, or the start
 	still map[string]standstill
 }
 
@@ -119,6 +121,12 @@ type standstill struct {
 	committed int64
 	since     time.Time
 	ahead     bool
+}
+
+func (m *movement) heard() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.told = time.Now()
 }
 
 func (m *movement) note(partition string, committed, lag int64) {
@@ -138,10 +146,14 @@ func (m *movement) note(partition string, committed, lag int64) {
 	}
 }
 
-// err names the partitions that have not moved for longer than limit although they lag.
+// err names a partition that has not moved for longer than limit although it lags. Where Kafka has not told for so long,
+// nobody knows whether one does.
 func (m *movement) err(limit time.Duration) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if d := time.Since(m.told); d > limit {
+		return fmt.Errorf("kafka has not told for %s where the group stands", d.Round(time.Second))
+	}
 	for _, partition := range slices.Sorted(maps.Keys(m.still)) {
 		at := m.still[partition]
 		if at.ahead {
