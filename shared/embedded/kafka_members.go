@@ -13,8 +13,8 @@ import (
 
 // removeTheDead removes group members that have died while they waited for the answer to their join. kfake watches a
 // member's session from that answer on, and there is nobody to get it: the member would keep its partitions for ever, and
-// nobody would read them. Apache Kafka watches every member from the end of the rebalance, and so does this: who has
-// partitions, and does not speak within its session timeout, leaves.
+// nobody would read them. Apache Kafka watches every member from the end of the rebalance. So whom the leader gives
+// partitions, and who is not heard within its session timeout after that, leaves.
 func removeTheDead(cluster *kfake.Cluster, addr string) {
 	w := watch{cluster: cluster, addr: addr, sessions: map[member]time.Duration{}, silent: map[member]*time.Timer{}}
 	for key, see := range map[kmsg.Key]func(kmsg.Request){
@@ -54,18 +54,17 @@ func (w *watch) beats(r kmsg.Request) {
 
 // syncs begins the watch when it is the leader who syncs: its request names all members.
 func (w *watch) syncs(r kmsg.Request) {
-	sync := r.(*kmsg.SyncGroupRequest)
-	w.speaks(member{sync.Group, sync.MemberID})
+	request := r.(*kmsg.SyncGroupRequest)
+	from := member{request.Group, request.MemberID}
+	w.speaks(from)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, given := range sync.GroupAssignment {
-		m := member{sync.Group, given.MemberID}
-		session, joined := w.sessions[m]
-		if !joined || m.id == sync.MemberID {
-			continue
+	for _, given := range request.GroupAssignment {
+		m := member{request.Group, given.MemberID}
+		if session, joined := w.sessions[m]; joined && m != from {
+			w.silent[m] = time.AfterFunc(session, func() { w.remove(m) })
 		}
 		delete(w.sessions, m)
-		w.silent[m] = time.AfterFunc(session, func() { w.remove(m) })
 	}
 }
 
@@ -86,13 +85,16 @@ func (w *watch) remove(m member) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	client, err := kgo.NewClient(kgo.SeedBrokers(w.addr))
-	if err == nil {
-		defer client.Close()
-		leave := kmsg.NewPtrLeaveGroupRequest()
-		leaving := kmsg.NewLeaveGroupRequestMember()
-		leave.Group, leaving.MemberID = m.group, m.id
-		leave.Members = append(leave.Members, leaving)
-		_, err = leave.RequestWith(ctx, client)
+	if err != nil {
+		slog.Error("removing a dead group member", "group", m.group, "member", m.id, "error", err)
+		return
 	}
-	slog.Warn("a group member has died while it waited to join; it leaves", "group", m.group, "member", m.id, "error", err)
+	defer client.Close()
+	leave, leaving := kmsg.NewPtrLeaveGroupRequest(), kmsg.NewLeaveGroupRequestMember()
+	leave.Group, leaving.MemberID = m.group, m.id
+	leave.Members = append(leave.Members, leaving)
+	answer, err := leave.RequestWith(ctx, client)
+	if err == nil && len(answer.Members) == 1 && answer.Members[0].ErrorCode == 0 { // otherwise it, or the broker, has gone by itself
+		slog.Warn("a group member has died while it waited to join; it has left now", "group", m.group, "member", m.id)
+	}
 }
