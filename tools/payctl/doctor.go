@@ -27,7 +27,7 @@ func (c doctorCommand) Run(a *app) error {
 	}
 	wg.Wait()
 	if a.fleet.Brokers == "" {
-		f.KafkaErr = fmt.Errorf("KAFKA_BROKERS is not in %s", a.fleet.Source)
+		f.KafkaErr = fmt.Errorf("KAFKA_BROKERS is not in %s; name the brokers there", a.fleet.Source)
 	} else if used := doctor.Topics(f.Processes); len(used) > 0 {
 		ctx, cancel := context.WithTimeout(a, 15*time.Second)
 		defer cancel()

@@ -35,11 +35,11 @@ func Check(f Facts) []settings.Finding {
 func answers(p Process) settings.Finding {
 	found := settings.Finding{
 		Rule: "ready", Of: p.Name, Arithmetic: "answers, and every check of /readyz is ok", OK: p.Err == nil && len(p.NotOK) == 0,
-		Otherwise: "this process may not do its work, and its settings are not known; see the runbook",
+		Otherwise: "this process may not do its work; see the runbook",
 	}
 	switch {
 	case p.Err != nil:
-		found.Arithmetic = p.Err.Error()
+		found.Arithmetic, found.Otherwise = p.Err.Error(), "this process may not do its work, and its settings are not known; see the runbook"
 	case len(p.NotOK) > 0:
 		found.Arithmetic = strings.Join(p.NotOK, "; ")
 	}
@@ -76,7 +76,7 @@ func topics(f Facts) []settings.Finding {
 	if f.KafkaErr != nil {
 		return []settings.Finding{{
 			Rule: settings.MissingTopic, Of: strings.Join(used, ", "), Arithmetic: f.KafkaErr.Error(),
-			Otherwise: "nothing is known of partitions, cleanup, retention and of who makes topics; name the brokers in KAFKA_BROKERS",
+			Otherwise: "nothing is known of partitions, cleanup, retention and of who makes topics, until Kafka answers at KAFKA_BROKERS",
 		}}
 	}
 	return f.Kafka.Check(used, f.Horizon)
