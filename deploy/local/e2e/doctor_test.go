@@ -46,7 +46,7 @@ func TestDoctorFindsTheWholeSystemSoundUntilOneServiceMayReadAnother(t *testing.
 
 // doctor is what payctl doctor says; the error is its exit code.
 func (s *system) doctor() (string, error) {
-	cmd := exec.Command(binary(s.t, "payctl"), "doctor")
+	cmd := exec.Command(binary(s.t, "payctl"), "doctor") // tell runs it when the test's context has ended
 	cmd.Env = os.Environ()
 	for name, value := range s.vars {
 		cmd.Env = append(cmd.Env, name+"="+value)
