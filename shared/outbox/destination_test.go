@@ -75,6 +75,9 @@ func TestProbeOfAPausedDestinationIsForOneRelayAndOneRow(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, first, mine)
 	}
+	s.fill("A", 20, 20)
+	s.exec("update t_outbox_destination set probe_at = now()")
+	require.Equal(t, 1, s.triedInARound(s.relay()))
 }
 
 func TestRevokedRightsPauseAndLoseNothing(t *testing.T) {

@@ -313,6 +313,7 @@ func TestRelayWhoseDatabaseFallsSilentGoesOnAsSoonAsItIsHeardAgain(t *testing.T)
 	s := setup(t)
 	through, link := s.behind()
 	r := s.relay(func(c *Config) { c.DatabaseURL = through })
+	require.Equal(t, 70*time.Second, r.silence, "little more than the minute after which the server ends a statement")
 	r.silence = 10 * time.Second
 	testkit.Run(t, "relay", r.Run)
 	s.append(created("O-0", 1))
