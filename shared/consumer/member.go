@@ -117,10 +117,10 @@ func (m Member) Together(ctx context.Context, records []event.Record) (done []bo
 	c := m.c
 	ds, at := make([]inbox.Delivery, 0, len(records)), make([]int, 0, len(records))
 	for i, r := range records {
-		// What is sent again to this group alone may be archived already, and only Deliver looks there.
-		if e, err := event.Decode(r); err == nil && r.Topic == event.Topic {
-			ds = append(ds, c.addressed(inbox.Delivery{Group: c.Group, Event: e, Record: r}))
-			at = append(at, i)
+		e, err := event.Decode(r)
+		d := inbox.Delivery{Group: c.Group, Event: e, Record: r}
+		if err == nil && !inbox.MayBeArchived(d) { // only Deliver looks there
+			ds, at = append(ds, c.addressed(d)), append(at, i)
 		}
 	}
 	done = make([]bool, len(records))

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"gorm.io/gorm"
 
 	"example.com/paycast/shared/archive"
 	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/kafka"
 )
 
 const archivedColumns = `consumer_group, event_id, event_type, aggregate_id, aggregate_version, request_hash, status, outcome, result_ref,
@@ -29,10 +31,23 @@ const selectArchived = `
 SELECT request_hash, topic, partition, "offset" FROM t_message_consume_archive
 WHERE consumer_group = @group AND event_id = @event_id`
 
-// archived says what an archived row means for a delivery, or nothing. The topic of all groups cannot bring what is
-// archived, as the window is longer than Kafka's retention, so only the other roads pay for the look.
+// MayBeArchived is false for most deliveries, which then need no look: what is younger than any window on the topic of all
+// groups. An old event may come there as well, when its row of the outbox is released late.
+func MayBeArchived(d Delivery) bool {
+	return d.Record.Topic != event.Topic || time.Since(d.Event.Time) > youngestArchived
+}
+
+// youngestArchived is below every window, which is no less than Kafka's retention, by more than clocks differ.
+const youngestArchived = kafka.Retention - time.Hour
+
+// The row of a delivery whose event is archived already. It is taken back, or the event would be in both tables.
+const takeBack = `
+DELETE FROM t_message_consume WHERE consumer_group = @group AND event_id = @event_id AND status = 'PROCESSING' AND owner_token = @token`
+
+// archived says what an archived row means for a delivery whose own row has just been inserted, or nothing. Only after the
+// insert, which waits for an archiver that is moving the row: a look before it would miss the copy.
 func archived(tx *gorm.DB, d Delivery) (Outcome, error) {
-	if d.Record.Topic == event.Topic {
+	if !MayBeArchived(d) {
 		return "", nil
 	}
 	var f first
@@ -42,6 +57,9 @@ func archived(tx *gorm.DB, d Delivery) (Outcome, error) {
 		return "", nil
 	case err != nil:
 		return "", fmt.Errorf("looking into the archive of the consume log: %w", err)
+	}
+	if err := tx.Exec(takeBack, d.place()).Error; err != nil {
+		return "", fmt.Errorf("taking back the row of an archived event: %w", err)
 	}
 	return f.against(tx, d)
 }

@@ -1,6 +1,8 @@
 package inbox_test
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"example.com/paycast/shared/archive"
 	"example.com/paycast/shared/event"
 	"example.com/paycast/shared/inbox"
+	"example.com/paycast/shared/testkit"
 )
 
 const day = 24 * time.Hour
@@ -79,6 +82,58 @@ func TestOnlyOldFinishedRowsAreArchivedAndTheyStillCount(t *testing.T) {
 	d := l.claim()
 	require.Equal(t, "a-1", d.ReplayID)
 	require.Equal(t, delivery(3).Record, d.Record)
+}
+
+func TestAnArchivedEventIsHandledAgainOnNoRoad(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	_, _, err := l.once(delivery(1), nil)
+	require.NoError(t, err)
+	l.age(31)
+	again := delivery(1)
+	again.Record.Topic = event.RedeliveryTopic("g")
+
+	// Sent again to this group, while an archiver has the row in its hands.
+	archiver := l.db.Begin()
+	require.NoError(t, archiver.Exec(`INSERT INTO t_message_consume_archive SELECT consumer_group, event_id, event_type, aggregate_id, aggregate_version,
+		request_hash, status, outcome, result_ref, retry_count, replay_id, topic, partition, "offset", first_received_at, updated_at, now()
+		FROM t_message_consume`).Error)
+	require.NoError(t, archiver.Exec("DELETE FROM t_message_consume").Error)
+	done := make(chan error, 1)
+	go func() {
+		out, ran, err := l.once(again, nil)
+		if err == nil && (ran || out != inbox.Duplicate) {
+			err = fmt.Errorf("it is %q, and ran: %v", out, ran)
+		}
+		done <- err
+	}()
+	testkit.Eventually(t, time.Minute, func() error {
+		if l.count("pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == 0 {
+			return errors.New("nobody waits for the archiver")
+		}
+		return nil
+	})
+	require.NoError(t, archiver.Commit().Error)
+	require.NoError(t, <-done)
+
+	// And to all groups, as when its row of the outbox is released long after.
+	out, ran, err := l.once(delivery(1), nil)
+	require.NoError(t, err)
+	require.False(t, ran)
+	require.Equal(t, inbox.Duplicate, out)
+	require.EqualValues(t, []int64{0, 1}, []int64{l.rows("t_message_consume"), l.rows("t_message_consume_archive")}, "it stands in one place")
+	_, err = inbox.Archive(t.Context(), l.db, "g", month)
+	require.NoError(t, err)
+}
+
+func TestWhatIsYoungerThanAnyWindowNeedsNoLookIntoTheArchive(t *testing.T) {
+	t.Parallel()
+	d := delivery(1)
+	require.True(t, inbox.MayBeArchived(d))
+	d.Event.Time = time.Now().Add(-6 * day)
+	require.False(t, inbox.MayBeArchived(d))
+	d.Record.Topic = event.RedeliveryTopic("g")
+	require.True(t, inbox.MayBeArchived(d))
 }
 
 func TestArchiveThatEndsBetweenCopyAndDeleteLeavesEachRowInOnePlace(t *testing.T) {

@@ -52,7 +52,7 @@ func Erase(ctx context.Context, tx *gorm.DB, group, userID string, why Decision)
 
 // In the order in which batches lock.
 const laneNaming = `
-SELECT c.event_id, c.aggregate_id
+SELECT c.event_id, c.aggregate_id, m.payload
 FROM t_message_retry m JOIN t_message_consume c USING (consumer_group, event_id)
 WHERE consumer_group = @group AND position(convert_to(@needle, 'UTF8') IN m.payload) > 0
 ORDER BY c.aggregate_id COLLATE "C", c.aggregate_version`
@@ -65,12 +65,31 @@ UPDATE t_message_consume
 SET status = 'REJECTED', outcome = 'discarded', next_retry_at = NULL, held_by = NULL, owner_token = NULL, lease_until = NULL, updated_at = now()
 WHERE consumer_group = @group AND event_id = @event_id AND status IN ('PROCESSING', 'RETRY', 'WAITING')`
 
+// names reports whether a payload that holds the needle is about the user. Where it can be read its field decides: a user
+// may be called like a currency, or like somebody's title. Garbage is erased on suspicion.
+func names(payload []byte, needle string) bool {
+	var of struct {
+		UserID json.RawMessage `json:"user_id"`
+	}
+	var user, given string
+	if json.Unmarshal(payload, &of) != nil || json.Unmarshal(of.UserID, &user) != nil || json.Unmarshal([]byte(needle), &given) != nil {
+		return true
+	}
+	return user == given
+}
+
 func eraseLane(tx *gorm.DB, group, needle string) (erased []string, err error) {
-	var rows []struct{ EventID, AggregateID string }
+	var rows []struct {
+		EventID, AggregateID string
+		Payload              []byte
+	}
 	if err := tx.Raw(laneNaming, map[string]any{"group": group, "needle": needle}).Scan(&rows).Error; err != nil {
 		return nil, fmt.Errorf("looking for unfinished messages to erase: %w", err)
 	}
 	for _, row := range rows {
+		if !names(row.Payload, needle) {
+			continue
+		}
 		if err := lock(tx, group, row.AggregateID); err != nil {
 			return nil, err
 		}
@@ -88,7 +107,7 @@ func eraseLane(tx *gorm.DB, group, needle string) (erased []string, err error) {
 }
 
 const lettersNaming = `
-SELECT letter_id FROM t_dead_letter
+SELECT letter_id, payload FROM t_dead_letter
 WHERE consumer_group = @group AND position(convert_to(@needle, 'UTF8') IN payload) > 0 ORDER BY letter_id`
 
 const emptyLetter = `
@@ -96,11 +115,20 @@ UPDATE t_dead_letter SET payload = NULL, erased_at = now(), error_text = 'erased
 WHERE consumer_group = @group AND letter_id = @id`
 
 func eraseLetters(ctx context.Context, tx *gorm.DB, group, needle string, why Decision) (int, error) {
-	var ids []int64
-	if err := tx.Raw(lettersNaming, map[string]any{"group": group, "needle": needle}).Scan(&ids).Error; err != nil {
+	var found []struct {
+		LetterID int64
+		Payload  []byte
+	}
+	if err := tx.Raw(lettersNaming, map[string]any{"group": group, "needle": needle}).Scan(&found).Error; err != nil {
 		return 0, fmt.Errorf("looking for letters to erase: %w", err)
 	}
-	for _, id := range ids {
+	erased := 0
+	for _, letter := range found {
+		id := letter.LetterID
+		if !names(letter.Payload, needle) {
+			continue
+		}
+		erased++
 		if err := Discard(ctx, tx, group, id, why); err != nil && !errors.Is(err, ErrClosed) {
 			return 0, err
 		}
@@ -108,5 +136,5 @@ func eraseLetters(ctx context.Context, tx *gorm.DB, group, needle string, why De
 			return 0, fmt.Errorf("erasing a dead letter: %w", err)
 		}
 	}
-	return len(ids), nil
+	return erased, nil
 }

@@ -70,6 +70,29 @@ func TestErasureReachesTheRetryLaneAndFreesWhatIsHeld(t *testing.T) {
 	require.Equal(t, inbox.Erased{}, l.erase("ann"))
 }
 
+func TestWhoIsCalledLikeAWordInOthersMessagesIsErasedAlone(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	bobs := of("bob", "o-1", 1)
+	bobs.Event.Payload = []byte(`{"user_id":"bob","currency":"EUR","title":"ann"}`)
+	bobs.Record.Value, bobs.Record.Headers = bobs.Event.Payload, bobs.Event.Headers()
+	dead := bobs
+	dead.Event.ID, dead.Event.AggregateID = "o-2-1", "o-2"
+	dead.Record.Headers = dead.Event.Headers()
+	_, err := l.fail(bobs, inbox.Failure{Outcome: inbox.Retry, After: time.Hour})
+	require.NoError(t, err)
+	_, err = l.fail(dead, inbox.Failure{Outcome: inbox.Dead})
+	require.NoError(t, err)
+	for _, user := range []string{"EUR", "ann", "user_id"} {
+		got := l.erase(user)
+		require.Empty(t, got.Events, user)
+		require.Zero(t, got.Letters, user)
+	}
+	got := l.erase("bob")
+	require.Equal(t, []string{"o-1-1"}, got.Events)
+	require.Equal(t, 1, got.Letters)
+}
+
 func TestWhatAWorkerHasInHandWhenItIsErasedIsNeitherAppliedNorKept(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)

@@ -257,6 +257,13 @@ func TestARowWithoutItsMessageStopsNoOther(t *testing.T) {
 	_, err = l.fail(other, inbox.Failure{Outcome: inbox.Retry})
 	require.NoError(t, err)
 	require.NoError(t, l.db.Exec("DELETE FROM t_message_retry WHERE event_id = 'event-1'").Error)
+	told := func() string { // to the reconciler, which reports what stays unfinished
+		facts, err := inbox.Facts(t.Context(), l.db, "g", "", 10, []string{"event-1"})
+		require.NoError(t, err)
+		require.Len(t, facts, 1)
+		return facts[0].Status
+	}
+	require.Equal(t, "RETRY", told())
 	d := l.claim()
 	require.NotNil(t, d)
 	require.Equal(t, "event-2", d.Event.ID)
@@ -273,6 +280,7 @@ func TestARowWithoutItsMessageStopsNoOther(t *testing.T) {
 	expired, err := inbox.Expired(t.Context(), l.db, "g")
 	require.NoError(t, err)
 	require.False(t, expired)
+	require.Equal(t, "PROCESSING", told())
 }
 
 func TestARowWhoseCountIsAtTheEndOfItsRangeStopsNoOther(t *testing.T) {

@@ -118,7 +118,10 @@ func release(ctx context.Context, tx *gorm.DB, group string, id int64, replayID 
 	if err != nil {
 		return err
 	}
-	if row.ErrorClass == ClassConflict {
+	switch {
+	case row.State != "OPEN": // whatever is wrong with its message, there is nothing left to do about it
+		return ErrClosed
+	case row.ErrorClass == ClassConflict:
 		return ErrNotReleasable
 	}
 	d, err := row.intact(group)

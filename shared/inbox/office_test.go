@@ -146,6 +146,25 @@ func TestWhatCannotBeReadIsReleasedOnlyByABuildThatCanReadIt(t *testing.T) {
 	require.NoError(t, l.tx(func(tx *gorm.DB) error { return inbox.Discard(t.Context(), tx, "g", garbage, why) }))
 }
 
+// TestAClosedLetterIsClosedWhateverElseIsWrongWithIt: who releases it looks for its cause in vain.
+func TestAClosedLetterIsClosedWhateverElseIsWrongWithIt(t *testing.T) {
+	t.Parallel()
+	for wrong, change := range map[error]string{
+		inbox.ErrUnreadable:    "payload = 'garbage', headers = '[]'",
+		inbox.ErrAltered:       "payload = payload || ' '",
+		inbox.ErrNotReleasable: `error_class = 'conflict', first_hash = payload_hash, first_topic = topic, first_partition = partition, first_offset = "offset"`,
+	} {
+		l := newLog(t)
+		l.bring(1, inbox.StatusDead)
+		id := l.letter()
+		require.NoError(t, l.db.Exec("UPDATE t_dead_letter SET "+change).Error)
+		release := func(tx *gorm.DB) error { return inbox.Release(t.Context(), tx, "g", id, why) }
+		require.ErrorIs(t, l.tx(release), wrong)
+		require.NoError(t, l.tx(func(tx *gorm.DB) error { return inbox.Discard(t.Context(), tx, "g", id, why) }), wrong)
+		require.ErrorIs(t, l.tx(release), inbox.ErrClosed, wrong)
+	}
+}
+
 func TestErasureEmptiesTheLettersOfOneUserAndOnlyThose(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)

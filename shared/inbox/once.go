@@ -121,9 +121,6 @@ func insert(tx *gorm.DB, d Delivery) (Outcome, error) {
 		}
 		return "", nil
 	}
-	if out, err := archived(tx, d); out != "" || err != nil {
-		return out, err
-	}
 	inserted := tx.Exec(insertRow, d.place())
 	if inserted.Error != nil {
 		return "", fmt.Errorf("inserting the consume log row: %w", inserted.Error)
@@ -131,7 +128,7 @@ func insert(tx *gorm.DB, d Delivery) (Outcome, error) {
 	if inserted.RowsAffected == 0 {
 		return compare(tx, d)
 	}
-	return "", nil
+	return archived(tx, d)
 }
 
 func lock(tx *gorm.DB, group, aggregate string) error {

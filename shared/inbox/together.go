@@ -16,7 +16,7 @@ import (
 // All others are as they were: repetitions, conflicts, deliveries behind an unfinished version, and second copies
 // within ds. They are for Once, after the commit; none of them may have an effect before Once has looked.
 //
-// None of ds may be claimed from the lane. An error of fn is passed on, and the caller rolls back.
+// None of ds may be claimed from the lane, or be one that MayBeArchived. An error of fn is passed on, and the caller rolls back.
 func Together(ctx context.Context, tx *gorm.DB, ds []Delivery, fn func(tx *gorm.DB, fresh []Delivery) ([]Outcome, error)) (fresh []bool, err error) {
 	if !postgres.InTx(tx) {
 		return nil, ErrNoTransaction
