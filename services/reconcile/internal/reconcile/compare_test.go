@@ -93,6 +93,10 @@ var damages = []damage{
 		unfinish(s, "points", paid1, "RETRY")
 		s.Orders[0].Events[1].CreatedAt = longAgo()
 	}, one(Late, "points", order1, paid1)},
+	{"an event is claimed for an hour", func(s *Snapshot) {
+		unfinish(s, "points", paid1, "PROCESSING")
+		s.Orders[0].Events[1].CreatedAt = longAgo()
+	}, one(Late, "points", order1, paid1)},
 	{"an event is a dead letter", func(s *Snapshot) { unfinish(s, "points", paid1, "DEAD") }, one(Dead, "points", order1, paid1)},
 	{"the log has an outcome that nobody knows", func(s *Snapshot) {
 		f := s.find("points").fact("0001-v1")
