@@ -2,6 +2,7 @@ package payment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -69,14 +70,12 @@ func (c Archiving) move(ctx context.Context, url string, log *slog.Logger) error
 		return err
 	}
 	defer postgres.Close(db)
-	moved, err := outbox.Archive(ctx, db, c.keep())
-	log.InfoContext(ctx, "outbox rows archived", "rows", moved, "older_than", c.After.String())
-	if err != nil {
-		return err
-	}
-	moved, err = archive.Move(ctx, db, c.keep(), receipts)
+	// One that fails does not keep the other.
+	events, eventsErr := outbox.Archive(ctx, db, c.keep())
+	log.InfoContext(ctx, "outbox rows archived", "rows", events, "older_than", c.After.String())
+	moved, err := archive.Move(ctx, db, c.keep(), receipts)
 	log.InfoContext(ctx, "callback receipts archived", "rows", moved, "older_than", c.After.String())
-	return err
+	return errors.Join(eventsErr, err)
 }
 
 // archiveEvery is the time between two runs of the relay's archiver.

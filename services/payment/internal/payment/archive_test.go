@@ -66,6 +66,19 @@ func TestArchiveMovesOldReceiptsAndARepetitionStillChangesNothing(t *testing.T) 
 	require.Equal(t, 1, payments)
 }
 
+func TestReceiptsAreArchivedAlthoughTheEventsCannotBe(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	s.pay(s.newOrder(), "trade-1")
+	s.exec("update t_callback_receipt set received_at = now() - interval '20 days'")
+	s.old(1)
+	s.exec("alter table t_outbox_archive rename to t_elsewhere")
+	err := payment.Archive(t.Context(), service.Env{"DATABASE_URL": s.dbURL})
+	require.ErrorContains(t, err, "archiving t_outbox_event")
+	require.Zero(t, s.count("select count(*) from t_callback_receipt"))
+	require.Equal(t, 1, s.count("select count(*) from t_callback_receipt_archive"))
+}
+
 // old puts n sent events into the outbox, far older than any window.
 func (s *stack) old(n int) {
 	s.t.Helper()
