@@ -7,7 +7,8 @@ import (
 	"example.com/paycast/shared/event"
 )
 
-var someTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+// someTime is one at which events come: what is as old as Kafka's retention is looked for in the archive.
+var someTime = time.Now().UTC().Truncate(time.Millisecond)
 
 // Order is an order of 12.50 euros as the payment service would describe it once it is paid.
 func Order(orderNo, userID string) event.Order {

@@ -17,7 +17,10 @@ type Rows struct{ N, Keys int }
 // Name tells one backlog from another.
 func (r Rows) Name() string { return fmt.Sprintf("%d_rows_%d_keys", r.N, r.Keys) }
 
-var begin = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+// begin is the day's: what is as old as Kafka's retention takes another road through a consumer.
+var begin = time.Now().UTC().Truncate(day)
+
+const day = 24 * time.Hour
 
 // Event is row i, the same in every design.
 func (r Rows) Event(i int) event.Event {
@@ -36,7 +39,7 @@ func Event(order string, version int64, i int) event.Event {
 }
 
 // Number is the i with which Event was called.
-func Number(e event.Event) int { return int(e.Time.Sub(begin) / time.Microsecond) }
+func Number(e event.Event) int { return int(e.Time.Sub(e.Time.Truncate(day)) / time.Microsecond) }
 
 // lines are an event's headers as the tables of ours and of chunks keep them.
 func lines(e event.Event) string {
