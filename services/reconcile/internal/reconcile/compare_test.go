@@ -172,6 +172,12 @@ var damages = []damage{
 			f.Outcome, f.Effect.Digest = superseded, "other"
 		}
 	}, one(EffectDiffers, "search", order1, paid1)},
+	{"the document was healed, and the order and its events were restored to before", func(s *Snapshot) {
+		for _, id := range []string{"0001-v1", paid1} {
+			f := s.find("search").fact(id)
+			f.Outcome, f.Effect.Version, f.Effect.State = superseded, 3, event.StatusCanceled
+		}
+	}, one(EffectDiffers, "search", order1, paid1)},
 	{"the order's title was changed without an event", func(s *Snapshot) { s.Orders[0].Digest = "other" }, one(EffectDiffers, "search", order1, paid1)},
 	{"the order's state was set back, and so its contents are others", func(s *Snapshot) {
 		s.Orders[0].Status, s.Orders[0].Digest = event.StatusCreated, "other"

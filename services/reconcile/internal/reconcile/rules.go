@@ -162,9 +162,15 @@ func (c *comparison) document(g Group, o facts.Order, rows []row) {
 		case otherContents(o, *newest.fact.Effect):
 			find(EffectDiffers, contentsDiffer, o.Version)
 		}
-	} else if copied != nil && otherContents(o, *copied) {
+	} else if copied != nil {
 		// Nothing is applied, and there is a copy all the same: the service has taken it from the owner of the order.
-		c.find(EffectDiffers, g.Name, o.OrderNo, o.Events[len(o.Events)-1].EventID, contentsDiffer, o.Version)
+		newest := o.Events[len(o.Events)-1].EventID
+		switch {
+		case !matches(*copied, 1, rows):
+			c.find(EffectDiffers, g.Name, o.OrderNo, newest, "the document is %s v%d, and no event of the order made it that", copied.State, copied.Version)
+		case otherContents(o, *copied):
+			c.find(EffectDiffers, g.Name, o.OrderNo, newest, contentsDiffer, o.Version)
+		}
 	}
 	for _, r := range rows {
 		if r.bucket == superseded && r.event.Version > reached {
