@@ -114,16 +114,20 @@ func (a *app) change(k kind, verb string, c change) error {
 	}
 	var outcomes []changed
 	var failed error
+	absent := 0
 	for _, id := range c.IDs {
 		one, err := a.changeOne(k, verb, id, c, who)
 		if err != nil {
 			one.Error = err.Error()
 			failed = errors.Join(failed, err)
+			if errors.As(err, new(nothing)) {
+				absent++
+			}
 		}
 		outcomes = append(outcomes, one)
 	}
-	if len(c.IDs) > 1 && failed != nil {
-		failed = errors.New(failed.Error()) // of several, one that is not there is a failure like any other
+	if len(c.IDs) > 1 && failed != nil && absent < len(c.IDs) {
+		failed = errors.New(failed.Error()) // beside others, one that is not there is a failure like any other
 	}
 	if a.json {
 		return errors.Join(failed, printJSON(a.out, outcomes))

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"testing"
 
@@ -122,4 +124,22 @@ func TestConflictShowsItsSecondBodyAndWhereTheFirstOneStands(t *testing.T) {
 	code, _, complain = s.payctl("letters", "discard", place.LetterID, "--reason", "forged", "--yes")
 	require.Equal(t, exitOK, code, complain)
 	require.Equal(t, 1, s.count("t_message_consume where status = 'SUCCESS' and request_hash = ?", first.Hash()))
+}
+
+// TestALetterThatIsThereInSeveralServicesIsTakenInNone: of two processes that show the same letter, one is named.
+func TestALetterThatIsThereInSeveralServicesIsTakenInNone(t *testing.T) {
+	t.Parallel()
+	s := &stack{t: t, env: service.Env{}}
+	for name, letter := range map[string]string{"NOTIFY": "1", "POINTS": "2", "SEARCH": "3", "TWIN": "1"} {
+		answer := fmt.Sprintf(`{"letter": {"letter_id": 1, "order_no": "O-%s"}, "audit": []}`, letter)
+		process := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(answer)) }))
+		t.Cleanup(process.Close)
+		s.env[name+"_OPS_URL"] = process.URL
+	}
+	code, _, complain := s.payctl("letters", "release", "1", "--reason", "r", "--yes")
+	require.Equal(t, exitUsage, code)
+	require.Equal(t, "payctl: letter 1 is there in notify, points, search; choose with --service\n", complain)
+	code, out, complain := s.payctl("letters", "show", "1", "--service", "points")
+	require.Equal(t, exitOK, code, complain)
+	require.Contains(t, out, "O-2")
 }

@@ -16,6 +16,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -135,7 +136,7 @@ func run(ctx context.Context, args []string, env service.Env, out, complain io.W
 	}
 	err = parsed.Run(a)
 	if err != nil {
-		fmt.Fprintf(complain, "payctl: %v\n", err)
+		fmt.Fprintln(complain, complaint(err))
 	}
 	switch {
 	case err == nil:
@@ -146,4 +147,15 @@ func run(ctx context.Context, args []string, env service.Env, out, complain io.W
 		return exitNothing
 	}
 	return exitFailed
+}
+
+// complaint says in each line whose it is; a line that begins with a blank goes on with the one before.
+func complaint(err error) string {
+	lines := strings.Split(err.Error(), "\n")
+	for i, line := range lines {
+		if !strings.HasPrefix(line, " ") {
+			lines[i] = "payctl: " + line
+		}
+	}
+	return strings.Join(lines, "\n")
 }

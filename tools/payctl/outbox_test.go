@@ -74,7 +74,10 @@ func TestSeveralEventsAreSkippedAndOneRefusalStopsNoOther(t *testing.T) {
 	require.Equal(t, 1, s.count("t_audit where actor <> ''"), "the user of this system")
 	code, _, complain := s.payctl("outbox", "skip", waiting, "none", "--reason", "r")
 	require.Equal(t, exitFailed, code)
-	require.Contains(t, complain, "no event none")
+	require.Regexp(t, `\Apayctl: .*PENDING.*\npayctl: there is no event none in shop.*\n\z`, complain)
+	code, _, complain = s.payctl("outbox", "skip", "none", "nowhere", "--reason", "r")
+	require.Equal(t, exitNothing, code, "as for one alone")
+	require.Regexp(t, `\Apayctl: there is no event none .*\npayctl: there is no event nowhere .*\n\z`, complain)
 }
 
 func TestListsGoOnOverPagesUpToTheLimitAndDestinationsAreThere(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -46,6 +47,7 @@ func (a *app) find(k kind, id, service string) (*found, error) {
 	}
 	answers := asked.Ask(a, k.path+"/"+url.PathEscape(id), nil)
 	var one *found
+	var things, in []string // what there is under this id, and a process of each
 	var failed error
 	for _, answer := range answers {
 		if answer.Err != nil {
@@ -62,14 +64,16 @@ func (a *app) find(k kind, id, service string) (*found, error) {
 		if err := json.Unmarshal(told["audit"], &acts); err != nil {
 			return nil, fmt.Errorf("reading the answer of %s: %w", answer.From.Name, err)
 		}
-		switch {
-		case one == nil:
+		if one == nil {
 			one = &found{From: answer.From.Name, Thing: told[k.key], Audit: acts, process: answer.From}
-		case string(one.Thing) != string(told[k.key]):
-			return nil, usage{fmt.Errorf("%s %s is there in %s and in %s; choose with --service", k.noun, id, one.From, answer.From.Name)}
+		}
+		if thing := string(told[k.key]); !slices.Contains(things, thing) {
+			things, in = append(things, thing), append(in, answer.From.Name)
 		}
 	}
 	switch {
+	case len(things) > 1:
+		return nil, usage{fmt.Errorf("%s %s is there in %s; choose with --service", k.noun, id, strings.Join(in, ", "))}
 	case failed != nil: // the thing of a process that cannot be asked may be meant
 		return nil, failed
 	case one == nil:
