@@ -41,7 +41,7 @@ type kind struct {
 }
 
 var (
-	events       = kind{"row", "outbox/", "no event %s in this outbox"}
+	events       = kind{"row", "outbox/", "no event %s in this outbox, or it is archived"}
 	destinations = kind{"destination", "destination/", "no destination %s has been in trouble in this outbox"}
 )
 

@@ -200,3 +200,21 @@ func TestPausedDestinationIsOpenedByHandAndPausedAgainWhenItStillRefuses(t *test
 	require.NoError(t, s.sql.QueryRow(t.Context(), "select count(*) from t_audit where verb = 'open' and object = 'destination/order-events' and actor = 'anna' and detail like 'paused since%kafka_29'").Scan(&acts))
 	require.GreaterOrEqual(t, acts, 2)
 }
+
+func TestArchivedEventIsNotSaidToBeNowhere(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.operator() // the audit's table
+	s.fill("old", 1, 1)
+	s.old("old", 40)
+	_, err := Archive(t.Context(), s.db, weeks)
+	require.NoError(t, err)
+	o := ops.NewServer("token-of-the-test", prometheus.NewRegistry())
+	Mount(o, s.db, s.relay().c.Log)
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/ops/outbox/old-0", nil)
+	r.Header.Set("Authorization", "Bearer token-of-the-test")
+	w := httptest.NewRecorder()
+	o.ServeHTTP(w, r)
+	require.Equal(t, http.StatusNotFound, w.Code)
+	require.Contains(t, w.Body.String(), "no event old-0 in this outbox, or it is archived")
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 
@@ -21,16 +22,20 @@ import (
 // maxRedelivered is how many events one request may ask for.
 const maxRedelivered = 1000
 
+// An event that both have, perhaps with other bytes, is the outbox's.
 const recordsOf = `
-select event_id, aggregate_id, aggregate_version, destination, message_key, payload, headers, broker_partition, broker_offset, sent_at
-from t_outbox_event where event_id in @ids and status = 'SENT'
-union
-select event_id, aggregate_id, aggregate_version, destination, message_key, payload, headers, broker_partition, broker_offset, sent_at
-from t_outbox_archive where event_id in @ids
-order by aggregate_id, aggregate_version`
+select * from (
+  select distinct on (event_id) * from (
+    select 1 as place, event_id, aggregate_id, aggregate_version, destination, message_key, payload, headers, broker_partition, broker_offset, sent_at
+    from t_outbox_event where event_id in @ids and status = 'SENT'
+    union all
+    select 2, event_id, aggregate_id, aggregate_version, destination, message_key, payload, headers, broker_partition, broker_offset, sent_at
+    from t_outbox_archive where event_id in @ids
+  ) both_places order by event_id, place
+) one_of_each order by aggregate_id, aggregate_version`
 
-// Records gives the named events as they were sent, key, headers and bytes, from the outbox or its archive, in the order
-// of their versions. What is not there, or not sent yet, is left out.
+// Records gives the named events as they were sent, key, headers and bytes, each once, from the outbox or its archive, in
+// the order of their versions. What is not there, or not sent yet, is left out.
 func Records(ctx context.Context, db *gorm.DB, ids ...string) ([]event.Record, error) {
 	var rows []struct {
 		EventID, Destination, MessageKey, Payload, Headers string
@@ -76,8 +81,12 @@ func record(db *gorm.DB, log *slog.Logger) http.Handler {
 type Redelivery struct {
 	DB        *gorm.DB
 	Publisher *kafka.Publisher // nil where this process has no Kafka; then it says so
+	Brokers   string           // of the same Kafka, to ask for a topic before anything is sent; "": the send is the first to ask
 	Log       *slog.Logger
 }
+
+// groupForm is what a group's name may be. It becomes a part of a topic's name, and the consume log keeps 128 characters.
+var groupForm = regexp.MustCompile(`^[a-z][a-z0-9._-]{0,127}$`)
 
 // redelivery is what is asked for.
 type redelivery struct {
@@ -99,6 +108,10 @@ func (d Redelivery) handle(w http.ResponseWriter, r *http.Request) {
 		ops.Problem(w, http.StatusBadRequest, "bad-request", fmt.Sprintf(`send {"actor", "reason", "group", "event_ids"}, with 1 to %d ids`, maxRedelivered))
 		return
 	}
+	if !groupForm.MatchString(ask.Group) {
+		ops.Problem(w, http.StatusBadRequest, "bad-request", "a group's name has at most 128 lower-case letters, digits, dots, dashes and underscores, a letter first")
+		return
+	}
 	records, err := Records(r.Context(), d.DB, ask.EventIDs...)
 	switch {
 	case err != nil:
@@ -112,6 +125,10 @@ func (d Redelivery) handle(w http.ResponseWriter, r *http.Request) {
 		ops.Problem(w, http.StatusConflict, "conflict", "this process has no KAFKA_BROKERS and cannot send")
 		return
 	}
+	if err := d.look(r.Context(), event.RedeliveryTopic(ask.Group)); err != nil {
+		d.failed(w, r, ask.Group, 0, len(records), err)
+		return
+	}
 	answer := map[string]any{"group": ask.Group, "topic": event.RedeliveryTopic(ask.Group), "events": len(records), "sent": 0}
 	if audit.DryRun(r) {
 		ops.WriteJSON(w, http.StatusOK, answer)
@@ -120,13 +137,34 @@ func (d Redelivery) handle(w http.ResponseWriter, r *http.Request) {
 	sent, err := d.send(r.Context(), ask, records)
 	answer["sent"] = sent
 	if err != nil {
-		d.Log.ErrorContext(r.Context(), "a redelivery failed", "group", ask.Group, "sent", sent, "events", len(records), "error", err)
-		ops.Problem(w, http.StatusServiceUnavailable, "unavailable",
-			fmt.Sprintf("%d of %d events were sent, then the database or Kafka did not answer; asking again does no harm", sent, len(records)))
+		d.failed(w, r, ask.Group, sent, len(records), err)
 		return
 	}
 	d.Log.WarnContext(r.Context(), "events are sent once more", "group", ask.Group, "events", sent, "actor", ask.Actor)
 	ops.WriteJSON(w, http.StatusOK, answer)
+}
+
+// look asks Kafka whether the topic is there. Without it a dry run would promise what cannot be.
+func (d Redelivery) look(ctx context.Context, topic string) error {
+	if d.Brokers == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	_, err := kafka.HighWatermarks(ctx, d.Brokers, topic)
+	return err
+}
+
+// failed answers with how far it came. What a relay would blame on the destination, time does not heal.
+func (d Redelivery) failed(w http.ResponseWriter, r *http.Request, group string, sent, events int, err error) {
+	d.Log.ErrorContext(r.Context(), "a redelivery failed", "group", group, "sent", sent, "events", events, "error", err)
+	if classify(err).result == resultRefused {
+		ops.Problem(w, http.StatusConflict, "conflict", fmt.Sprintf("%d of %d events were sent: Kafka has no topic %s, or this service may not use it",
+			sent, events, event.RedeliveryTopic(group)))
+		return
+	}
+	ops.Problem(w, http.StatusServiceUnavailable, "unavailable",
+		fmt.Sprintf("%d of %d events were sent, then the database or Kafka did not answer; asking again does no harm", sent, events))
 }
 
 func distinct(ids []string) int {
