@@ -3,7 +3,6 @@ package embedded
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -13,12 +12,13 @@ import (
 
 // removeTheDead removes group members that have died while they waited for the answer to their join. kfake watches a
 // member's session from that answer on, and there is nobody to get it: the member would keep its partitions for ever, and
-// nobody would read them. Apache Kafka watches every member from the end of the rebalance. So whom the leader gives
-// partitions, and who is not heard within its session timeout after that, leaves.
+// nobody would read them. Apache Kafka watches every member from the end of the rebalance. So who has partitions, and sends
+// no first heartbeat within its session timeout, leaves. The heartbeats of the others are our clock: without any there is
+// nobody to get the partitions, and a broker that is closed leaves nothing running.
 func removeTheDead(cluster *kfake.Cluster, addr string) {
-	w := watch{cluster: cluster, addr: addr, sessions: map[member]time.Duration{}, silent: map[member]*time.Timer{}}
+	w := watch{addr: addr, sessions: map[member]time.Duration{}, silent: map[member]time.Time{}}
 	for key, see := range map[kmsg.Key]func(kmsg.Request){
-		kmsg.JoinGroup: w.joins, kmsg.SyncGroup: w.syncs, kmsg.Heartbeat: w.beats,
+		kmsg.JoinGroup: w.joins, kmsg.SyncGroup: w.syncs, kmsg.Heartbeat: w.beats, kmsg.LeaveGroup: w.leaves,
 	} {
 		cluster.ControlKey(key.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
 			cluster.KeepControl()
@@ -30,58 +30,57 @@ func removeTheDead(cluster *kfake.Cluster, addr string) {
 
 type member struct{ group, id string }
 
+// watch is used by kfake's one loop alone.
 type watch struct {
-	cluster  *kfake.Cluster
 	addr     string
-	mu       sync.Mutex
-	sessions map[member]time.Duration // of those that have joined and have no partitions yet
-	silent   map[member]*time.Timer   // of those that have partitions and have not spoken since
+	sessions map[member]time.Duration // of those that have joined and have not sent a heartbeat since
+	silent   map[member]time.Time     // of those of them that have partitions: when they are dead
 }
 
 func (w *watch) joins(r kmsg.Request) {
 	join := r.(*kmsg.JoinGroupRequest)
 	m := member{join.Group, join.MemberID}
-	w.speaks(m)
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	delete(w.silent, m)
 	w.sessions[m] = time.Duration(join.SessionTimeoutMillis) * time.Millisecond
+}
+
+// syncs begins the watch of all members when it is the leader who syncs: its request names them.
+func (w *watch) syncs(r kmsg.Request) {
+	request := r.(*kmsg.SyncGroupRequest)
+	for _, given := range request.GroupAssignment {
+		m := member{request.Group, given.MemberID}
+		if session, joined := w.sessions[m]; joined {
+			w.silent[m] = time.Now().Add(session)
+		}
+	}
 }
 
 func (w *watch) beats(r kmsg.Request) {
 	beat := r.(*kmsg.HeartbeatRequest)
-	w.speaks(member{beat.Group, beat.MemberID})
-}
-
-// syncs begins the watch when it is the leader who syncs: its request names all members.
-func (w *watch) syncs(r kmsg.Request) {
-	request := r.(*kmsg.SyncGroupRequest)
-	from := member{request.Group, request.MemberID}
-	w.speaks(from)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, given := range request.GroupAssignment {
-		m := member{request.Group, given.MemberID}
-		if session, joined := w.sessions[m]; joined && m != from {
-			w.silent[m] = time.AfterFunc(session, func() { w.remove(m) })
+	w.forget(member{beat.Group, beat.MemberID}) // kfake watches it from now on
+	for m, dead := range w.silent {
+		if m.group == beat.Group && time.Now().After(dead) {
+			w.forget(m)
+			go w.remove(m)
 		}
-		delete(w.sessions, m)
 	}
 }
 
-func (w *watch) speaks(m member) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if timer := w.silent[m]; timer != nil {
-		timer.Stop()
-		delete(w.silent, m)
+func (w *watch) leaves(r kmsg.Request) {
+	leave := r.(*kmsg.LeaveGroupRequest)
+	w.forget(member{leave.Group, leave.MemberID})
+	for _, leaving := range leave.Members {
+		w.forget(member{leave.Group, leaving.MemberID})
 	}
 }
 
-// remove lets a member leave that has been silent. In a rebalance it is not for us: kfake removes who does not join.
+func (w *watch) forget(m member) {
+	delete(w.silent, m)
+	delete(w.sessions, m)
+}
+
+// remove lets a member leave that has been silent.
 func (w *watch) remove(m member) {
-	if info := w.cluster.GroupInfo(m.group); info == nil || info.State != "Stable" {
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	client, err := kgo.NewClient(kgo.SeedBrokers(w.addr))

@@ -62,7 +62,7 @@ func (m *groupMember) ask(request kmsg.Request) (kmsg.Response, error) {
 func (m *groupMember) joinRequest() kmsg.Request {
 	join := kmsg.NewPtrJoinGroupRequest()
 	join.Group, join.MemberID, join.ProtocolType = m.group, m.id, protocolType
-	join.SessionTimeoutMillis, join.RebalanceTimeoutMillis = 1000, 60_000
+	join.SessionTimeoutMillis, join.RebalanceTimeoutMillis = 10_000, 60_000 // out of reach for a machine that stalls
 	protocol, metadata := kmsg.NewJoinGroupRequestProtocol(), kmsg.NewConsumerMemberMetadata()
 	protocol.Name, protocol.Metadata = protocolName, metadata.AppendTo(nil)
 	join.Protocols = append(join.Protocols, protocol)
