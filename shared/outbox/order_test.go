@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/postgres"
 )
 
 func TestConcurrentClaimsShareNoRowAndNoKey(t *testing.T) {
@@ -26,6 +27,9 @@ func TestConcurrentClaimsShareNoRowAndNoKey(t *testing.T) {
 			for range 15 {
 				hold := r.c.rule().Begin("x")
 				rows, _, err := r.claimAndRead(t.Context(), hold, &lane{destination: event.Topic}, 50)
+				if postgres.Code(err) == lockNotAvailable {
+					continue // the others' claims take long on a slow machine; the relay tries again too
+				}
 				if err != nil {
 					t.Error(err)
 					return
