@@ -3,6 +3,7 @@ package elastictest
 import (
 	"slices"
 	"unicode"
+	"unicode/utf8"
 )
 
 // analyze splits a text into words as Elasticsearch's standard analyzer does: Unicode word boundaries (UAX #29), then
@@ -87,6 +88,17 @@ func classOf(r rune) class {
 		return midBoth
 	case '\u30fc': // the Katakana prolonged sound mark is a letter of no script
 		return katakana
+	}
+	if r < utf8.RuneSelf { // the tables below take their time
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z':
+			return letter
+		case '0' <= r && r <= '9':
+			return digit
+		case r == '_':
+			return connector
+		}
+		return other
 	}
 	switch {
 	case unicode.Is(unicode.Pc, r), r == '\u202f':
