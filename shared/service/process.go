@@ -104,7 +104,8 @@ func (p *Process) Ready(name string, check func(context.Context) error) { p.Ops.
 // Close registers a function that Wait calls at the very end, last registered first.
 func (p *Process) Close(fn func()) { p.closers = append(p.closers, fn) }
 
-// Serve answers h at addr. Requests that run when the process is told to stop are finished.
+// Serve answers h at addr. Requests that run when the process is told to stop are finished. A request's context ends after
+// 25 s.
 func (p *Process) Serve(name, addr string, h http.Handler) error {
 	return p.listen(name, addr, telemetry.Handler(p.Tracer, h))
 }
@@ -116,8 +117,8 @@ func (p *Process) listen(name, addr string, h http.Handler) error {
 		return fmt.Errorf("listening for %s at %q: %w", name, addr, err)
 	}
 	server := &http.Server{
-		Handler:           h,
-		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 15 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 60 * time.Second,
+		Handler:           bounded(h),
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 15 * time.Second, WriteTimeout: answerWithin + 5*time.Second, IdleTimeout: 60 * time.Second,
 		MaxHeaderBytes: 32 << 10,
 		ErrorLog:       slog.NewLogLogger(p.Log.Handler(), slog.LevelError), // a handler's panic, above all
 	}
@@ -129,6 +130,17 @@ func (p *Process) listen(name, addr string, h http.Handler) error {
 		}
 	}()
 	return nil
+}
+
+// answerWithin bounds the work for a request, so that one whose database neither answers nor refuses is still told so.
+const answerWithin = 25 * time.Second
+
+func bounded(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), answerWithin)
+		defer cancel()
+		h.ServeHTTP(w, r.WithContext(ctx))
+	})
 }
 
 // Go runs a background loop that must last as long as the process. When it returns before the process is told to

@@ -167,6 +167,27 @@ func TestARequestThatRunsAtTheSignalIsFinished(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
+func TestARequestsWorkEndsWhileItCanStillBeAnswered(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancel(t.Context())
+	p, err := start(ctx, "x", Base{OpsAddr: "127.0.0.1:0", LogLevel: "info"}, io.Discard)
+	require.NoError(t, err)
+	addr, ends := testkit.FreeAddr(t), make(chan time.Time, 1)
+	require.NoError(t, p.Serve("api", addr, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		end, _ := r.Context().Deadline()
+		ends <- end
+	})))
+	resp, err := http.Get("http://" + addr)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	end := <-ends
+	require.False(t, end.IsZero(), "a database that falls silent would keep it for ever")
+	require.Less(t, time.Until(end), p.listeners[0].WriteTimeout)
+	stop()
+	require.NoError(t, p.Wait())
+	http.DefaultClient.CloseIdleConnections()
+}
+
 func TestWithoutAnEndpointARequestIsNotTracedWhateverItsCallerSends(t *testing.T) {
 	t.Parallel()
 	ctx, stop := context.WithCancel(t.Context())
