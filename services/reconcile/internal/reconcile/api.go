@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"net/http"
 
+	"github.com/google/uuid"
+
 	"example.com/paycast/shared/ops"
 )
 
@@ -27,7 +29,11 @@ func API(token string, store Store, log *slog.Logger, begun chan<- *Begun) http.
 		}
 	})
 	mux.HandleFunc("GET /runs/{id}", func(w http.ResponseWriter, r *http.Request) {
-		run, err := store.Get(r.Context(), r.PathValue("id"))
+		id := r.PathValue("id")
+		run, err := Run{}, ErrNoRun
+		if uuid.Validate(id) == nil { // the database would choke on a NUL
+			run, err = store.Get(r.Context(), id)
+		}
 		switch {
 		case errors.Is(err, ErrNoRun):
 			ops.Problem(w, http.StatusNotFound, "not-found", "there is no such run")

@@ -274,6 +274,7 @@ func TestWithoutTheTokenNothingIsAnsweredAndNothingBegins(t *testing.T) {
 	}
 	c.token = token
 	c.do("GET", "/runs/none", http.StatusNotFound, "Problem")
+	c.do("GET", "/runs/%00", http.StatusNotFound, "Problem")
 	c.do("GET", "/nothing", http.StatusNotFound, "Problem")
 	var rows int64
 	require.NoError(t, openStore(t, c.env["DATABASE_URL"]).db.Model(&runRow{}).Count(&rows).Error)
