@@ -3,7 +3,9 @@ package consumer
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 
 	"example.com/paycast/shared/facts"
 	"example.com/paycast/shared/inbox"
@@ -64,7 +66,7 @@ const (
 func (c *consumer) getLog(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	limit, ok := limitOf(w, q, defaultList, maxList)
-	if !ok {
+	if !ok || !oneOf(w, q, "status", inbox.StatusProcessing, inbox.StatusSuccess, inbox.StatusRetry, inbox.StatusWaiting, inbox.StatusRejected, inbox.StatusDead) {
 		return
 	}
 	rows, err := inbox.Log(r.Context(), c.DB, c.Group, inbox.Filter{
@@ -84,7 +86,7 @@ func (c *consumer) getLog(w http.ResponseWriter, r *http.Request) {
 func (c *consumer) getLetters(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	limit, ok := limitOf(w, q, defaultList, maxList)
-	if !ok {
+	if !ok || !oneOf(w, q, "state", "OPEN", "RELEASED", "DISCARDED") {
 		return
 	}
 	var after int64
@@ -123,7 +125,23 @@ func limitOf(w http.ResponseWriter, q url.Values, usual, most int) (int, bool) {
 	return n, true
 }
 
+// oneOf answers a word that no row can have: an empty list would say that there is none.
+func oneOf[T ~string](w http.ResponseWriter, q url.Values, name string, words ...T) bool {
+	word := T(q.Get(name))
+	if word == "" || slices.Contains(words, word) {
+		return true
+	}
+	told := make([]string, len(words))
+	for i, one := range words {
+		told[i] = string(one)
+	}
+	last := len(told) - 1
+	ops.Problem(w, http.StatusBadRequest, "bad-parameter", name+" must be "+strings.Join(told[:last], ", ")+" or "+told[last])
+	return false
+}
+
+// internal answers what is no fault of who asks: the database is away, and asking again later is right.
 func (c *consumer) internal(w http.ResponseWriter, doing string, err error) {
 	c.log.Error(doing, "group", c.Group, "error", scrub(err))
-	ops.Problem(w, http.StatusInternalServerError, "internal", "the answer could not be read from the database; see the log")
+	ops.Problem(w, http.StatusServiceUnavailable, "unavailable", "the database did not answer; see the log")
 }
