@@ -10,7 +10,7 @@ import (
 )
 
 // Mount opens the replays to operators. Every POST takes {"actor", "reason"}, and with ?dry_run=true does all that it
-// would do, answers with what would be, and rolls back.
+// would do, answers with what would be, and rolls back; but rehearse, which is always rolled back, refuses it.
 //
 //	GET  /ops/replays                 POST /ops/replays {selection, rate}   plan
 //	GET  /ops/replays/{id}            POST /ops/replays/{id}/{verb}         rehearse, run, pause, resume, cancel
@@ -50,7 +50,11 @@ func (r *Replays) items(req *http.Request) (any, error) {
 	return map[string]any{"group": r.Group, "items": items, "next": next}, err
 }
 
-var errBody = errors.New("the request cannot be read")
+var (
+	errBody = errors.New("the request cannot be read")
+	// errDry keeps a dry run from leaving a row in the audit, and a rehearsal from leaving none.
+	errDry = errors.New("a rehearsal is rolled back by itself and recorded; ask for it without dry_run")
+)
 
 // asked is every POST's body.
 type asked struct {
@@ -83,6 +87,9 @@ func (r *Replays) act(req *http.Request) (any, error) {
 	}
 	id, verb := req.PathValue("id"), req.PathValue("verb")
 	if verb == "rehearse" {
+		if dry {
+			return nil, errDry
+		}
 		return r.Rehearse(req.Context(), a.By, id)
 	}
 	if from[verb] == nil {
@@ -120,7 +127,7 @@ func (r *Replays) answer(fn func(req *http.Request) (any, error)) http.Handler {
 			ops.WriteJSON(w, http.StatusOK, body)
 		case is(ErrNoJob):
 			ops.Problem(w, http.StatusNotFound, "not-found", err.Error())
-		case is(errBody, audit.ErrNobody, ErrSelection):
+		case is(errBody, errDry, audit.ErrNobody, ErrSelection):
 			ops.Problem(w, http.StatusBadRequest, "bad-body", err.Error())
 		case is(ErrState, ErrOther, ErrAltered, ErrNoSource, ErrNoEvent, ErrNotApplied):
 			ops.Problem(w, http.StatusConflict, "not-possible", err.Error())
