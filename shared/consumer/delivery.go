@@ -2,7 +2,10 @@ package consumer
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"gorm.io/gorm"
 
 	"example.com/paycast/shared/event"
 	"example.com/paycast/shared/inbox"
@@ -31,6 +34,7 @@ type deliveryKey struct{}
 
 type delivered struct {
 	Delivery
+	group  string
 	result *string
 }
 
@@ -59,7 +63,17 @@ func withDelivery(ctx context.Context, d inbox.Delivery) (context.Context, *stri
 		mode = FromRedelivery
 	}
 	result := new(string)
-	return context.WithValue(ctx, deliveryKey{}, &delivered{Delivery{
+	return context.WithValue(ctx, deliveryKey{}, &delivered{Delivery: Delivery{
 		Mode: mode, ReplayID: d.ReplayID, Attempt: d.Failed + 1, Waited: d.Waited, FirstSeen: time.Now().Add(-d.Waited).UTC(),
-	}, result}), result
+	}, group: d.Group, result: result}), result
+}
+
+// GivenUp tells a handler whether its group has given up an event of this type and aggregate: refused by the business, or
+// discarded or erased by an operator. What that event would have done will never be there, and nothing should wait for it.
+func GivenUp(ctx context.Context, tx *gorm.DB, aggregate, eventType string) (bool, error) {
+	d, _ := ctx.Value(deliveryKey{}).(*delivered)
+	if d == nil {
+		return false, errors.New("consumer: GivenUp was asked outside a handler of one event")
+	}
+	return inbox.GivenUp(ctx, tx, d.group, aggregate, eventType)
 }

@@ -64,6 +64,24 @@ func archived(tx *gorm.DB, d Delivery) (Outcome, error) {
 	return f.against(tx, d)
 }
 
+const selectGivenUp = `
+SELECT EXISTS (
+    SELECT FROM t_message_consume
+    WHERE consumer_group = @group AND aggregate_id = @aggregate AND event_type = @type AND status = 'REJECTED'
+    UNION ALL
+    SELECT FROM t_message_consume_archive
+    WHERE consumer_group = @group AND aggregate_id = @aggregate AND event_type = @type AND status = 'REJECTED')`
+
+// GivenUp tells whether the group has given up an event of this type and aggregate, lately or long ago: refused by the
+// business, or discarded or erased by an operator.
+func GivenUp(ctx context.Context, tx *gorm.DB, group, aggregate, eventType string) (given bool, err error) {
+	args := map[string]any{"group": group, "aggregate": aggregate, "type": eventType}
+	if err := tx.WithContext(ctx).Raw(selectGivenUp, args).Scan(&given).Error; err != nil {
+		return false, fmt.Errorf("looking for what was given up: %w", err)
+	}
+	return given, nil
+}
+
 const bringBack = `
 WITH back AS (
     DELETE FROM t_message_consume_archive WHERE consumer_group = @group AND event_id = @event_id

@@ -22,7 +22,7 @@ var errNotCredited = errors.New("the order has not been credited yet")
 
 // OnOrderCanceled takes the points of a paid order back. The cancellation of an order that was never paid has none to
 // take.
-func OnOrderCanceled(_ context.Context, tx *gorm.DB, e event.Event) error {
+func OnOrderCanceled(ctx context.Context, tx *gorm.DB, e event.Event) error {
 	o, err := e.Order()
 	if err != nil {
 		return consumer.BadData(err)
@@ -31,12 +31,19 @@ func OnOrderCanceled(_ context.Context, tx *gorm.DB, e event.Event) error {
 		return consumer.Ignored
 	}
 	err = Reverse(tx, e.ID, o)
-	if errors.Is(err, errNotCredited) {
-		// Its payment has come and could not be handled, but may be yet. Reversing nothing now would leave the points there
-		// for ever.
-		return consumer.Waiting(err)
+	if !errors.Is(err, errNotCredited) {
+		return err
 	}
-	return err
+	given, lookErr := consumer.GivenUp(ctx, tx, e.AggregateID, event.PaymentSucceeded)
+	switch {
+	case lookErr != nil:
+		return lookErr
+	case given: // the points will never be there
+		return consumer.Ignored
+	}
+	// Its payment has come and could not be handled, but may be yet. Reversing nothing now would leave the points there for
+	// ever.
+	return consumer.Waiting(err)
 }
 
 // Reverse takes back exactly what the order was credited, whatever its event says now.

@@ -1,12 +1,14 @@
 package points_test
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"example.com/paycast/shared/event"
+	"example.com/paycast/shared/ops"
 )
 
 func TestTheCancellationOfAPaidOrderTakesItsPointsBackOnce(t *testing.T) {
@@ -33,6 +35,23 @@ func TestACancellationThatOvertakesItsPaymentWaitsForIt(t *testing.T) {
 
 // missing is the reason of a cancellation when nothing of its order has come.
 const missing = "version 3 is here and version 1 is missing"
+
+func TestACancellationWhosePaymentWasDiscardedHasNothingToTakeBack(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	s.byHand("ALTER TABLE t_ledger ADD CONSTRAINT broken CHECK (points < 0)") // such a payment is a dead letter at once
+	s.serve()
+	s.send(record(paid("o-1", "ann")), record(canceled("o-1", "ann")))
+	s.hasLetters(1)
+	s.logged("WAITING", 1)
+	letter := s.count("SELECT letter_id FROM t_dead_letter")
+	client := ops.Client{BaseURL: "http://" + s.env["OPS_ADDR"], Token: opsToken}
+	require.NoError(t, client.PostJSON(t.Context(), fmt.Sprintf("/ops/dead-letters/%d/discard", letter), map[string]string{"actor": "anna", "reason": "it never happened"}, nil))
+	s.logged("REJECTED", 1)
+	s.logged("SUCCESS", 1)
+	require.EqualValues(t, 1, s.count("SELECT count(*) FROM t_message_consume WHERE event_type = ? AND outcome = 'ignored'", event.OrderCanceled))
+	s.hasPoints("ann", 0, 0)
+}
 
 func TestACancellationWhosePaymentNeverComesIsADeadLetterAfterTheLongestWait(t *testing.T) {
 	t.Parallel()
