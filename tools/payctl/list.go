@@ -63,7 +63,7 @@ func (c outboxList) Validate() error {
 // Run lists outbox rows.
 func (c outboxList) Run(a *app) error {
 	return a.list(c.filter, listing{
-		what: "outbox rows", path: "/ops/outbox", key: "rows", query: url.Values{"status": {chosen(c.Status)}, "order_no": {c.Order}},
+		what: "outbox rows (archived ones are not listed)", path: "/ops/outbox", key: "rows", query: url.Values{"status": {chosen(c.Status)}, "order_no": {c.Order}},
 		columns: []string{"service", "event_id", "order_no", "event_type", "aggregate_version", "status", "skipped", "retry_count", "takeover_count", "held_by",
 			"last_error_code", "partition", "offset", "created_at"},
 	})
@@ -101,7 +101,7 @@ type logList struct {
 // Run lists consume logs.
 func (c logList) Run(a *app) error {
 	return a.list(c.filter, listing{
-		what: "events in the consume logs", path: "/ops/consume-log", key: "rows", query: url.Values{"status": {chosen(c.Status)}, "order_no": {c.Order}},
+		what: "events in the consume logs (archived ones are not listed)", path: "/ops/consume-log", key: "rows", query: url.Values{"status": {chosen(c.Status)}, "order_no": {c.Order}},
 		columns: []string{"service", "event_id", "order_no", "event_type", "version", "status", "outcome", "retry_count", "held_by", "error_code", "partition", "offset", "updated_at"},
 	})
 }

@@ -19,10 +19,12 @@ type kind struct {
 	path  string // of one is path/{id}
 	key   string // under which it stands in the answer
 	title []string
+	lost  string // what else may have become of one that is not there
 }
 
 var (
-	events       = kind{noun: "event", path: "/ops/outbox", key: "row", title: []string{"event_type", "order_no"}}
+	events = kind{noun: "event", path: "/ops/outbox", key: "row", title: []string{"event_type", "order_no"},
+		lost: ". A sent event may be archived, where a redelivery and a replay find it"}
 	destinations = kind{noun: "destination", path: "/ops/outbox-destinations", key: "destination", title: []string{"state"}}
 	letters      = kind{noun: "letter", path: "/ops/dead-letters", key: "letter", title: []string{"error_class", "order_no"}}
 	incidents    = kind{noun: "incident", path: "/ops/incidents", key: "incident", title: []string{"kind", "order_no"}}
@@ -77,7 +79,7 @@ func (a *app) find(k kind, id, service string) (*found, error) {
 	case failed != nil: // the thing of a process that cannot be asked may be meant
 		return nil, failed
 	case one == nil:
-		return nil, nothing(fmt.Sprintf("there is no %s %s in %s; its list shows what there is", k.noun, id, processes(answers)))
+		return nil, nothing(fmt.Sprintf("there is no %s %s in %s; its list shows what there is%s", k.noun, id, processes(answers), k.lost))
 	}
 	one.fields, err = fields(one.Thing)
 	return one, err

@@ -34,12 +34,15 @@ type client struct {
 	token string
 }
 
+// noRun has the form of an id, so that the database is asked.
+const noRun = "00000000-0000-4000-8000-000000000000"
+
 func serve(t testing.TB, env service.Env) client {
 	t.Helper()
 	testkit.Run(t, "reconcile serve", func(ctx context.Context) error { return Serve(ctx, env) })
 	c := client{t, env, token}
 	testkit.Eventually(t, soon, func() error {
-		status, body, err := c.try("GET", "http://"+env["HTTP_ADDR"]+"/runs/none")
+		status, body, err := c.try("GET", "http://"+env["HTTP_ADDR"]+"/runs/"+noRun)
 		if err == nil && status != http.StatusNotFound {
 			err = fmt.Errorf("%d %s", status, body)
 		}

@@ -24,7 +24,7 @@ func TestStartedBeforeItsDatabaseItRunsOnceThatIsThere(t *testing.T) {
 	testkit.Run(t, "reconcile serve", func(ctx context.Context) error { return Serve(ctx, c.env) })
 	answers := func(want int) {
 		testkit.Eventually(t, soon, func() error {
-			status, body, err := c.try("GET", "http://"+c.env["HTTP_ADDR"]+"/runs/none")
+			status, body, err := c.try("GET", "http://"+c.env["HTTP_ADDR"]+"/runs/"+noRun)
 			if err == nil && status != want {
 				err = fmt.Errorf("%d %s", status, body)
 			}
