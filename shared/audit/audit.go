@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"gorm.io/gorm"
 
@@ -55,7 +54,7 @@ func (by By) Check() error {
 }
 
 func sayable(s string, most int) bool {
-	return strings.TrimSpace(s) != "" && len(s) <= most && utf8.ValidString(s) && !strings.ContainsRune(s, 0)
+	return strings.TrimSpace(s) != "" && len(s) <= most && ops.IsText(s)
 }
 
 // Write records an act in the caller's transaction, and refuses a handle outside one.

@@ -34,7 +34,7 @@ func ReadJSON(r *http.Request, into any) error {
 		if err != nil {
 			return nil // the end: all of it was read above
 		}
-		if s, ok := token.(string); ok && !text(s) {
+		if s, ok := token.(string); ok && !IsText(s) {
 			return errNotText
 		}
 	}
@@ -42,8 +42,8 @@ func ReadJSON(r *http.Request, into any) error {
 
 var errNotText = errors.New("it holds bytes that are no text")
 
-// text is what a database can keep as such: PostgreSQL knows no NUL.
-func text(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
+// IsText reports whether a database can keep s as text: PostgreSQL takes UTF-8, and no NUL.
+func IsText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
 // understood stops a request that cannot be read in one way only, or holds what no text in the database can be. One that may
 // mean a dry run must not be done: ?dry_run=1 would be, and so would one behind a query of which net/http drops a part.
@@ -56,12 +56,12 @@ func understood(h http.Handler) http.Handler {
 			return
 		}
 		for name, values := range query {
-			if !text(name + strings.Join(values, " ")) {
+			if !IsText(name + strings.Join(values, " ")) {
 				Problem(w, http.StatusBadRequest, "bad-request", "nothing was done; a parameter holds bytes that are no text")
 				return
 			}
 		}
-		if !text(r.URL.Path) { // and no id has such a name
+		if !IsText(r.URL.Path) { // and no id has such a name
 			Problem(w, http.StatusNotFound, "not-found", "the address holds bytes that are no text")
 			return
 		}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"gorm.io/gorm"
 
@@ -84,7 +83,7 @@ func listCommands(db *gorm.DB, log *slog.Logger, sending *pace) http.Handler {
 
 // valid keeps out of SQL what cannot be an id, such as bytes that Postgres refuses as text.
 func valid(id string) bool {
-	return id != "" && len(id) <= 128 && utf8.ValidString(id) && !slices.Contains([]byte(id), 0)
+	return id != "" && len(id) <= 128 && ops.IsText(id)
 }
 
 // effects reads back what the events of a page did: each one's command, as it stands.

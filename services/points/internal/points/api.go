@@ -8,9 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/labstack/echo/v4"
 	"gorm.io/gorm"
@@ -56,7 +54,7 @@ func routes(db *gorm.DB, log *slog.Logger) http.Handler {
 
 func (a api) getAccount(c echo.Context) error {
 	userID := c.Param("user_id")
-	if userID == "" || len(userID) > 128 || !utf8.ValidString(userID) || strings.ContainsRune(userID, 0) {
+	if userID == "" || len(userID) > 128 || !ops.IsText(userID) {
 		return echo.NewHTTPError(http.StatusBadRequest, "user_id must be 1 to 128 bytes of text")
 	}
 	limit := usualLimit
