@@ -27,19 +27,14 @@ func Erase(ctx context.Context, tx *gorm.DB, group, userID string, why Decision)
 	if !postgres.InTx(tx) {
 		return Erased{}, ErrNoTransaction
 	}
-	// The value as JSON writes it, quotes included, wherever it stands: garbage may name a customer as well.
-	needle, err := json.Marshal(userID)
-	if err != nil {
-		return Erased{}, err
-	}
 	tx = tx.WithContext(ctx)
 	// Until nothing is found: a message of the lane may become a letter meanwhile, or the other way round.
 	for {
-		events, err := eraseLane(tx, group, string(needle))
+		events, err := eraseLane(tx, group, userID)
 		if err != nil {
 			return Erased{}, err
 		}
-		letters, err := eraseLetters(ctx, tx, group, string(needle), why)
+		letters, err := eraseLetters(ctx, tx, group, userID, why)
 		if err != nil {
 			return Erased{}, err
 		}
@@ -48,6 +43,16 @@ func Erase(ctx context.Context, tx *gorm.DB, group, userID string, why Decision)
 		}
 		all.Letters, all.Events = all.Letters+letters, append(all.Events, events...)
 	}
+}
+
+// naming are the arguments of a look for a user: the name as JSON writes it, quotes included, wherever it stands, because
+// garbage may name a customer as well.
+func naming(group, userID string) map[string]any {
+	needle, err := json.Marshal(userID)
+	if err != nil {
+		panic(err) // a string always encodes
+	}
+	return map[string]any{"group": group, "needle": string(needle)}
 }
 
 // In the order in which batches lock.
@@ -65,29 +70,29 @@ UPDATE t_message_consume
 SET status = 'REJECTED', outcome = 'discarded', next_retry_at = NULL, held_by = NULL, owner_token = NULL, lease_until = NULL, updated_at = now()
 WHERE consumer_group = @group AND event_id = @event_id AND status IN ('PROCESSING', 'RETRY', 'WAITING')`
 
-// names reports whether a payload that holds the needle is about the user. Where it can be read its field decides: a user
+// isOf reports whether a payload that holds the user's name is about the user. Where it can be read its field decides: a user
 // may be called like a currency, or like somebody's title. Garbage is erased on suspicion.
-func names(payload []byte, needle string) bool {
+func isOf(userID string, payload []byte) bool {
 	var of struct {
 		UserID json.RawMessage `json:"user_id"`
 	}
-	var user, given string
-	if json.Unmarshal(payload, &of) != nil || json.Unmarshal(of.UserID, &user) != nil || json.Unmarshal([]byte(needle), &given) != nil {
+	var user string
+	if json.Unmarshal(payload, &of) != nil || json.Unmarshal(of.UserID, &user) != nil {
 		return true
 	}
-	return user == given
+	return user == userID
 }
 
-func eraseLane(tx *gorm.DB, group, needle string) (erased []string, err error) {
+func eraseLane(tx *gorm.DB, group, userID string) (erased []string, err error) {
 	var rows []struct {
 		EventID, AggregateID string
 		Payload              []byte
 	}
-	if err := tx.Raw(laneNaming, map[string]any{"group": group, "needle": needle}).Scan(&rows).Error; err != nil {
+	if err := tx.Raw(laneNaming, naming(group, userID)).Scan(&rows).Error; err != nil {
 		return nil, fmt.Errorf("looking for unfinished messages to erase: %w", err)
 	}
 	for _, row := range rows {
-		if !names(row.Payload, needle) {
+		if !isOf(userID, row.Payload) {
 			continue
 		}
 		if err := lock(tx, group, row.AggregateID); err != nil {
@@ -114,18 +119,18 @@ const emptyLetter = `
 UPDATE t_dead_letter SET payload = NULL, erased_at = now(), error_text = 'erased', record_key = NULL, headers = '[]'
 WHERE consumer_group = @group AND letter_id = @id`
 
-func eraseLetters(ctx context.Context, tx *gorm.DB, group, needle string, why Decision) (int, error) {
+func eraseLetters(ctx context.Context, tx *gorm.DB, group, userID string, why Decision) (int, error) {
 	var found []struct {
 		LetterID int64
 		Payload  []byte
 	}
-	if err := tx.Raw(lettersNaming, map[string]any{"group": group, "needle": needle}).Scan(&found).Error; err != nil {
+	if err := tx.Raw(lettersNaming, naming(group, userID)).Scan(&found).Error; err != nil {
 		return 0, fmt.Errorf("looking for letters to erase: %w", err)
 	}
 	erased := 0
 	for _, letter := range found {
 		id := letter.LetterID
-		if !names(letter.Payload, needle) {
+		if !isOf(userID, letter.Payload) {
 			continue
 		}
 		erased++
