@@ -72,6 +72,14 @@ func (p *Publisher) Publish(topic string, msgs ...*message.Message) error {
 	return err
 }
 
+// LookUp asks whether the topic is there, within 10 s, and sends nothing.
+func (p *Publisher) LookUp(ctx context.Context, topic string) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	_, err := HighWatermarks(ctx, p.config.Brokers, topic)
+	return err
+}
+
 // Close waits for the sends under way, but not longer than one round trip to a broker may take: the client's own retries
 // could keep a process from ending in time. The error says that sends were left behind; their outcome is unknown.
 func (p *Publisher) Close() error {

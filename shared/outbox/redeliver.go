@@ -81,7 +81,6 @@ func record(db *gorm.DB, log *slog.Logger) http.Handler {
 type Redelivery struct {
 	DB        *gorm.DB
 	Publisher *kafka.Publisher // nil where this process has no Kafka; then it says so
-	Brokers   string           // of the same Kafka, to ask for a topic before anything is sent; "": the send is the first to ask
 	Log       *slog.Logger
 }
 
@@ -125,7 +124,8 @@ func (d Redelivery) handle(w http.ResponseWriter, r *http.Request) {
 		ops.Problem(w, http.StatusConflict, "conflict", "this process has no KAFKA_BROKERS and cannot send")
 		return
 	}
-	if err := d.look(r.Context(), event.RedeliveryTopic(ask.Group)); err != nil {
+	// Without this look a dry run would promise what cannot be.
+	if err := d.Publisher.LookUp(r.Context(), event.RedeliveryTopic(ask.Group)); err != nil {
 		d.failed(w, r, ask.Group, 0, len(records), err)
 		return
 	}
@@ -142,17 +142,6 @@ func (d Redelivery) handle(w http.ResponseWriter, r *http.Request) {
 	}
 	d.Log.WarnContext(r.Context(), "events are sent once more", "group", ask.Group, "events", sent, "actor", ask.Actor)
 	ops.WriteJSON(w, http.StatusOK, answer)
-}
-
-// look asks Kafka whether the topic is there. Without it a dry run would promise what cannot be.
-func (d Redelivery) look(ctx context.Context, topic string) error {
-	if d.Brokers == "" {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	_, err := kafka.HighWatermarks(ctx, d.Brokers, topic)
-	return err
 }
 
 // failed answers with how far it came. What a relay would blame on the destination, time does not heal.

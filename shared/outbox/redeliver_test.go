@@ -27,11 +27,11 @@ import (
 func (s *stage) redelivery(brokers string) func(query, group string, ids ...string) (int, string) {
 	s.t.Helper()
 	require.NoError(s.t, postgres.Migrate(s.t.Context(), s.url, audit.Migrations))
-	pub, err := kafka.NewPublisher(kafka.PublisherConfig{Brokers: s.kafka.Brokers(), ClientID: "redelivery", Log: slog.New(s.logs)})
+	pub, err := kafka.NewPublisher(kafka.PublisherConfig{Brokers: brokers, ClientID: "redelivery", Log: slog.New(s.logs)})
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { require.NoError(s.t, pub.Close()) })
 	o := ops.NewServer("token-of-the-test", prometheus.NewRegistry())
-	Redelivery{DB: s.db, Publisher: pub, Brokers: brokers, Log: slog.New(s.logs)}.Mount(o)
+	Redelivery{DB: s.db, Publisher: pub, Log: slog.New(s.logs)}.Mount(o)
 	return func(query, group string, ids ...string) (int, string) {
 		s.t.Helper()
 		body, err := json.Marshal(map[string]any{"actor": "anna", "reason": "it was lost", "group": group, "event_ids": ids})

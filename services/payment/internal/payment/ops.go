@@ -31,7 +31,7 @@ func (s *server) mountOps(o *ops.Server) {
 // mountRedelivery lets operators and replays send events once more. The publisher connects when it is first used, so that
 // this process starts and answers callbacks while Kafka is down.
 func mountRedelivery(p *service.Process, db *gorm.DB, brokers string) error {
-	d := outbox.Redelivery{DB: db, Brokers: brokers, Log: p.Log}
+	d := outbox.Redelivery{DB: db, Log: p.Log}
 	if brokers != "" {
 		publisher, err := kafka.NewPublisher(kafka.PublisherConfig{Brokers: brokers, ClientID: "payment-redelivery", Log: p.Log})
 		if err != nil {
