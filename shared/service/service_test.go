@@ -169,47 +169,44 @@ func TestARequestThatRunsAtTheSignalIsFinished(t *testing.T) {
 
 func TestARequestsWorkEndsWhileItCanStillBeAnswered(t *testing.T) {
 	t.Parallel()
+	var end time.Time
+	p := answered(t, http.Header{}, func(_ *Process, r *http.Request) { end, _ = r.Context().Deadline() })
+	require.False(t, end.IsZero(), "a database that falls silent would keep it for ever")
+	require.Less(t, time.Until(end), p.listeners[0].WriteTimeout)
+}
+
+// answered lets a process answer one request with these headers, and stops it.
+func answered(t *testing.T, headers http.Header, answer func(p *Process, r *http.Request)) *Process {
+	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	p, err := start(ctx, "x", Base{OpsAddr: "127.0.0.1:0", LogLevel: "info"}, io.Discard)
 	require.NoError(t, err)
-	addr, ends := testkit.FreeAddr(t), make(chan time.Time, 1)
+	addr, done := testkit.FreeAddr(t), make(chan struct{})
 	require.NoError(t, p.Serve("api", addr, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		end, _ := r.Context().Deadline()
-		ends <- end
+		answer(p, r)
+		close(done)
 	})))
-	resp, err := http.Get("http://" + addr)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr, nil)
+	require.NoError(t, err)
+	req.Header = headers
+	resp, err := http.DefaultClient.Do(req)
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
-	end := <-ends
-	require.False(t, end.IsZero(), "a database that falls silent would keep it for ever")
-	require.Less(t, time.Until(end), p.listeners[0].WriteTimeout)
+	<-done
 	stop()
 	require.NoError(t, p.Wait())
 	http.DefaultClient.CloseIdleConnections()
+	return p
 }
 
 func TestWithoutAnEndpointARequestIsNotTracedWhateverItsCallerSends(t *testing.T) {
 	t.Parallel()
-	ctx, stop := context.WithCancel(t.Context())
-	p, err := start(ctx, "x", Base{OpsAddr: "127.0.0.1:0", LogLevel: "info"}, io.Discard)
-	require.NoError(t, err)
-	addr, spans := testkit.FreeAddr(t), make(chan trace.Span, 1)
-	require.NoError(t, p.Serve("api", addr, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, span := p.Tracer.Tracer("x").Start(r.Context(), "work")
-		spans <- span
-	})))
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr, nil)
-	require.NoError(t, err)
-	req.Header.Set("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
-	resp, err := http.DefaultClient.Do(req)
-	require.NoError(t, err)
-	require.NoError(t, resp.Body.Close())
-	span := <-spans
+	var span trace.Span
+	answered(t, http.Header{"Traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}, func(p *Process, r *http.Request) {
+		_, span = p.Tracer.Tracer("x").Start(r.Context(), "work")
+	})
 	require.False(t, span.IsRecording())
 	require.False(t, span.SpanContext().IsValid())
-	stop()
-	require.NoError(t, p.Wait())
-	http.DefaultClient.CloseIdleConnections()
 }
 
 func TestALoopThatFailsOrEndsByItselfEndsTheProcess(t *testing.T) {
